@@ -1,0 +1,153 @@
+"""The two doors: ``frame.eval`` on pandas and Polars frames, and ``fe.of(anything)``."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, TypeVar, overload
+
+import pandas as pd
+import polars as pl
+
+from frame_eval.columns import Columns, Source
+from frame_eval.evaluation import Bound, with_roles
+from frame_eval.verbs.summary import summary
+
+R = TypeVar("R")
+
+
+class Evaluation(Bound[R]):
+    """A frame of results, with the verbs as methods and roles bound as defaults.
+
+    ``R`` is the type of the results: pandas for pandas frames, Polars for all others.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"model": ["a", "a", "b", "b"], "ok": [1, 0, 1, 1]})
+    >>> results = fe.of(df).roles(system="model")
+    >>> results.summary(fe.rate("ok"))["estimate"].to_list()
+    [0.5, 1.0]
+    """
+
+    summary = summary
+
+    def roles(
+        self,
+        *,
+        system: Columns | None = None,
+        example: Columns | None = None,
+        trial: Columns | None = None,
+        cluster: Columns | None = None,
+        weight: Source | None = None,
+    ) -> Evaluation[R]:
+        """The same frame with roles bound, as defaults of every verb.
+
+        Parameters
+        ----------
+        system, example, trial, cluster, weight
+            Column names, as in :func:`summary`. Roles bound before stay, where not named again.
+
+        Returns
+        -------
+        Evaluation
+            A new one; this one stays as it is.
+
+        Examples
+        --------
+        >>> import frame_eval as fe, polars as pl
+        >>> df = pl.DataFrame({"model": ["a", "b"], "ok": [1, 0]})
+        >>> df.eval.roles(system="model").summary(fe.rate("ok"))["model"].to_list()
+        ['a', 'b']
+        """
+        given = {
+            "system": system,
+            "example": example,
+            "trial": trial,
+            "cluster": cluster,
+            "weight": weight,
+        }
+        bound = {name: value for name, value in given.items() if value is not None}
+        return Evaluation(self._frame, with_roles(self, bound))
+
+    def __repr__(self) -> str:
+        roles = "".join(f", {name}={value!r}" for name, value in self._roles.items())
+        return f"<Evaluation of {type(self._frame).__name__}{roles}>"
+
+
+class PandasEvaluation(Evaluation[pd.DataFrame]):
+    """The accessor of pandas frames, which is also the frame's own ``eval`` when called.
+
+    The call goes on to the method that pandas has under this name, one frame level further up, so
+    that ``@local`` names resolve where the caller wrote them.
+    """
+
+    def __call__(self, expr: str, **kwargs: Any) -> Any:
+        """Evaluate an expression as ``pandas.DataFrame.eval`` does."""
+        kwargs["level"] = kwargs.get("level", 0) + 1
+        return _pandas_eval(self._frame, expr, **kwargs)
+
+
+class _Door:
+    """Gives a fresh evaluation at every access: a cached one would keep its frame alive."""
+
+    def __init__(self, kind: Any, plain: Any = None) -> None:
+        self._kind = kind
+        self._plain = plain
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self._kind if self._plain is None else self._plain
+        return self._kind(instance)
+
+
+@overload
+def of(frame: pd.DataFrame) -> Evaluation[pd.DataFrame]: ...
+@overload
+def of(frame: Any) -> Evaluation[pl.DataFrame]: ...
+def of(frame: Any) -> Evaluation[Any]:
+    """Any frame as an :class:`Evaluation`: the same as ``frame.eval``, and typed.
+
+    Parameters
+    ----------
+    frame
+        A pandas or Polars frame (eager or lazy), an Arrow table or dataset, a DuckDB relation.
+
+    Returns
+    -------
+    Evaluation
+        With the verbs as methods.
+
+    Raises
+    ------
+    EvalError
+        In the verbs, when the frame is of no known kind.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, pandas as pd
+    >>> type(fe.of(pd.DataFrame({"ok": [1, 0]})).summary(fe.rate("ok"))).__name__
+    'DataFrame'
+    """
+    return Evaluation(frame)
+
+
+_pandas_eval = pd.DataFrame.eval
+
+
+def _called_on_class(frame: Any, expr: str, **kwargs: Any) -> Any:
+    """``pandas.DataFrame.eval`` taken from the class, with the caller's level."""
+    kwargs["level"] = kwargs.get("level", 0) + 1
+    return _pandas_eval(frame, expr, **kwargs)
+
+
+def register() -> None:
+    """Put ``eval`` on pandas DataFrame, Polars DataFrame and LazyFrame."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pl.api.register_dataframe_namespace("eval")(Evaluation)
+        pl.api.register_lazyframe_namespace("eval")(Evaluation)
+    polars_door = _Door(Evaluation)
+    setattr(pl.DataFrame, "eval", polars_door)  # noqa: B010 - not a declared attribute
+    setattr(pl.LazyFrame, "eval", polars_door)  # noqa: B010
+    setattr(pd.DataFrame, "eval", _Door(PandasEvaluation, _pandas_eval))  # noqa: B010
+    pd.DataFrame._accessors.add("eval")

@@ -1,0 +1,344 @@
+"""Columns as the library sees them: metric inputs, slice specifications, the neutral ``fe.col``.
+
+Inputs are made floating point (or 0/1) before any arithmetic, so that booleans, small integers,
+decimals and labels give the same numbers on every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Literal, TypeAlias
+
+import narwhals as nw
+import polars as pl
+
+from frame_eval.errors import ColumnError, EvalError
+
+col = nw.col
+
+Source: TypeAlias = "str | nw.Expr | pl.Expr"
+Columns: TypeAlias = "str | Sequence[str]"
+Kind: TypeAlias = Literal["number", "flag", "label", "equal", "category", "score"]
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """One column that a metric reads, and what it is made into.
+
+    ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only. ``label``: 1 where the value
+    is ``positive``, else 0. ``equal``: 1 where the two sources agree, else 0. ``category``: a
+    label kept as it is, as a cell key (``peer`` is the column that shares its classes).
+    ``score``: a number used as an ordered cell key (infinities are legal).
+    """
+
+    kind: Kind
+    source: Source
+    peer: Source | None = None
+    positive: Any = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two inputs the same column, so that they are computed once."""
+        return (self.kind, *map(_source_key, (self.source, self.peer)), repr(self.positive))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The columns or expressions behind this input."""
+        return (self.source,) if self.peer is None else (self.source, self.peer)
+
+    def build(self, ns: Any, exprs: Sequence[Any], dtypes: Sequence[Any] | None) -> Any:
+        """The input as an expression of ``ns`` (narwhals or polars) over its resolved sources.
+
+        Without ``dtypes`` (an expression that has not met its frame) nothing is assumed of them.
+        """
+        types = [None] * len(exprs) if dtypes is None else [_family(dtype) for dtype in dtypes]
+        if self.kind == "equal":
+            left, right = _comparable(ns, exprs, types)
+            return (left == right).cast(ns.Float64)
+        if self.kind == "category":
+            return _comparable(ns, exprs, types)[0]
+        if self.kind == "label" and self.positive is not None:
+            value = _plain(ns, exprs[0], types[0])
+            positive = self.positive
+            if types[0] in ("integer", "float", "number", "boolean"):
+                value, positive = value.cast(ns.Float64), float(positive)
+            return (value == positive).cast(ns.Float64)
+        value = exprs[0].cast(ns.Float64)
+        if types[0] in (None, "float", "number"):
+            value = value.fill_nan(None)
+        return value + 0.0 if self.kind == "score" else value
+
+    def invalid(self, value: Any, dtype: Any) -> Any | None:
+        """A condition for rows with a value that the input can not be, beyond nulls."""
+        zero_one = self.kind == "flag" or (self.kind == "label" and self.positive is None)
+        if zero_one and _family(dtype) != "boolean":
+            return value * (value - 1.0) != 0.0
+        return None
+
+    def check_dtypes(self, names: Sequence[str], dtypes: Sequence[Any]) -> None:
+        """Raise where a column's type can not serve, before anything is computed."""
+        families = [_family(dtype) for dtype in dtypes]
+        numeric = ("integer", "float", "number", "boolean")
+        if self.kind in ("number", "flag", "score") and families[0] not in numeric:
+            raise ColumnError(
+                f"column {names[0]!r} is {dtypes[0]}, but this metric needs numbers; cast it first"
+            )
+        if self.kind in ("equal", "category") and len(families) == 2:
+            text = [family == "text" for family in families]
+            if text[0] != text[1]:
+                raise ColumnError(
+                    f"columns {names[0]!r} ({dtypes[0]}) and {names[1]!r} ({dtypes[1]}) can not be "
+                    "compared as labels; cast one to the type of the other"
+                )
+        if self.kind == "label" and self.positive is not None:
+            wanted = "text" if isinstance(self.positive, str) else None
+            if (families[0] == "text") != (wanted == "text"):
+                raise ColumnError(
+                    f"positive={self.positive!r} is not of the type of column {names[0]!r} "
+                    f"({dtypes[0]})"
+                )
+
+
+def number(source: Source) -> Input:
+    """A numeric column as Float64, NaN as missing.
+
+    >>> number("latency_s").kind
+    'number'
+    """
+    return Input("number", source)
+
+
+def flag(source: Source) -> Input:
+    """A 0/1 or boolean column; other values raise.
+
+    >>> flag("correct").kind
+    'flag'
+    """
+    return Input("flag", source)
+
+
+def label(source: Source, positive: Any = None) -> Input:
+    """A label column as 1 for the class ``positive`` (default True or 1) and 0 for the others.
+
+    >>> label("gold", positive="spam").positive
+    'spam'
+    """
+    return Input("label", source, positive=positive)
+
+
+def equal(left: Source, right: Source) -> Input:
+    """1 where two label columns agree, 0 where they do not.
+
+    >>> equal("gold", "pred").sources
+    ('gold', 'pred')
+    """
+    return Input("equal", left, right)
+
+
+def category(source: Source, peer: Source) -> Input:
+    """A label as a cell key, in a domain of classes shared with the column ``peer``.
+
+    >>> category("gold", "pred").kind
+    'category'
+    """
+    return Input("category", source, peer)
+
+
+def score(source: Source) -> Input:
+    """A number as an ordered cell key: equal values share a cell.
+
+    >>> score("confidence").kind
+    'score'
+    """
+    return Input("score", source)
+
+
+def as_input(value: Input | Source) -> Input:
+    """An input as given, or a column or expression as a number."""
+    return value if isinstance(value, Input) else number(value)
+
+
+def source_name(source: Source) -> str:
+    """How a source is called in names and messages."""
+    if isinstance(source, str):
+        return source
+    if isinstance(source, pl.Expr):
+        return str(source.meta.output_name(raise_if_undetermined=False) or source)
+    return repr(source)
+
+
+def _source_key(source: Source | None) -> object:
+    return source if source is None or isinstance(source, str) else id(source)
+
+
+def _family(dtype: Any) -> str | None:
+    if dtype is None:
+        return None
+    if dtype == nw.Boolean:
+        return "boolean"
+    if isinstance(dtype, (nw.String, nw.Categorical, nw.Enum)) or dtype in (
+        nw.String,
+        nw.Categorical,
+        nw.Enum,
+    ):
+        return "text"
+    if dtype.is_integer():
+        return "integer"
+    if dtype.is_float():
+        return "float"
+    return "number" if dtype.is_numeric() else "other"
+
+
+def _plain(ns: Any, expr: Any, family: str | None) -> Any:
+    """A label without what differs between engines: categories as text, NaN as null."""
+    if family == "text":
+        return expr.cast(ns.String)
+    return expr.fill_nan(None) if family == "float" else expr
+
+
+def _comparable(ns: Any, exprs: Sequence[Any], families: Sequence[str | None]) -> list[Any]:
+    """Two label columns in one type."""
+    plain = [_plain(ns, expr, family) for expr, family in zip(exprs, families, strict=True)]
+    if len(set(families)) > 1 and set(families) <= {"boolean", "integer", "float", "number"}:
+        wide = ns.Float64 if {"float", "number"} & set(families) else ns.Int64
+        return [expr.cast(wide) for expr in plain]
+    return plain
+
+
+def names(columns: Columns | None) -> list[str]:
+    """A column or a list of columns, as a list.
+
+    >>> names("lang"), names(["lang", "domain"]), names(None)
+    (['lang'], ['lang', 'domain'], [])
+    """
+    if columns is None:
+        return []
+    listed = [columns] if isinstance(columns, str) else list(columns)
+    for name in listed:
+        if not isinstance(name, str):
+            raise EvalError(f"a column name is text, not {name!r}; for conditions use fe.where")
+    if len(set(listed)) < len(listed):
+        raise EvalError(f"a column is named twice in {listed!r}")
+    return listed
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Which slices to form: the key columns, and the subsets of them that are grouped by.
+
+    ``stacked`` slices appear as two text columns, ``slice`` and ``value``; otherwise the key
+    columns themselves appear. ``conditions`` are named and may overlap.
+    """
+
+    columns: tuple[str, ...] = ()
+    sets: tuple[tuple[str, ...], ...] = ((),)
+    stacked: bool = False
+    conditions: Mapping[str, Source] = field(default_factory=dict)
+
+
+By: TypeAlias = "Columns | Slices | None"
+
+
+def each(*columns: str) -> Slices:
+    """Slices of each column on its own, stacked below one another.
+
+    Parameters
+    ----------
+    columns
+        Column names. A row of the frame is in one slice of each of them.
+
+    Returns
+    -------
+    Slices
+        For ``by=``; results carry the text columns ``slice`` (the column) and ``value``.
+
+    Raises
+    ------
+    EvalError
+        Without columns, or with a column named twice.
+
+    Examples
+    --------
+    >>> import frame_eval as fe
+    >>> fe.each("lang", "domain").sets
+    (('lang',), ('domain',))
+    """
+    listed = names(columns)
+    if not listed:
+        raise EvalError("fe.each needs at least one column")
+    return Slices(tuple(listed), tuple((name,) for name in listed), stacked=True)
+
+
+def cube(*columns: str, depth: int | None = None) -> Slices:
+    """Slices of all combinations of the columns, up to ``depth`` columns at a time.
+
+    Parameters
+    ----------
+    columns
+        Column names.
+    depth
+        The most columns combined in one slice; all of them by default.
+
+    Returns
+    -------
+    Slices
+        For ``by=``; ``slice`` is the combination (``"lang, domain"``), ``value`` its values.
+
+    Raises
+    ------
+    EvalError
+        Without columns, or with ``depth`` outside 1 to the number of columns.
+
+    Examples
+    --------
+    >>> import frame_eval as fe
+    >>> fe.cube("lang", "domain").sets
+    (('lang',), ('domain',), ('lang', 'domain'))
+    """
+    listed = names(columns)
+    most = len(listed) if depth is None else depth
+    if not listed or not 1 <= most <= len(listed):
+        raise EvalError(f"fe.cube needs columns and a depth between 1 and {len(listed)}")
+    sets = [chosen for size in range(1, most + 1) for chosen in combinations(listed, size)]
+    return Slices(tuple(listed), tuple(sets), stacked=True)
+
+
+def where(**conditions: Source) -> Slices:
+    """Slices given by named conditions, which may overlap; a null condition is outside.
+
+    Parameters
+    ----------
+    conditions
+        Boolean columns or expressions of ``fe.col`` (on pandas and Polars frames also ``pl.col``).
+
+    Returns
+    -------
+    Slices
+        For ``by=``; ``slice`` is the name of the condition, ``value`` is ``"true"``.
+
+    Raises
+    ------
+    EvalError
+        Without conditions.
+
+    Examples
+    --------
+    >>> import frame_eval as fe
+    >>> list(fe.where(long=fe.col("tokens") > 1000, refused="refused").conditions)
+    ['long', 'refused']
+    """
+    if not conditions:
+        raise EvalError("fe.where needs at least one named condition")
+    return Slices(sets=(), stacked=True, conditions=conditions)
+
+
+def slices(by: By, overall: bool) -> Slices:
+    """``by`` in its one normal form; ``overall`` adds the whole frame as a slice."""
+    if not isinstance(by, Slices):
+        listed = tuple(names(by))
+        by = Slices(listed, (listed,), stacked=overall and bool(listed))
+    if overall and () not in by.sets:
+        return Slices(by.columns, ((), *by.sets), True, by.conditions)
+    return by

@@ -1,0 +1,66 @@
+"""A frame with its roles bound, and what makes a function a verb of it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+import pandas as pd
+import polars as pl
+
+from frame_eval.errors import EvalError, did_you_mean, listing
+from frame_eval.reduce import give_back
+
+R = TypeVar("R")
+P = ParamSpec("P")
+ROLES = ("system", "example", "trial", "cluster", "weight")
+
+
+class Bound(Generic[R]):
+    """A native frame and the roles bound to it; ``R`` is the type of frame that results have."""
+
+    def __init__(self, frame: Any, roles: dict[str, Any] | None = None) -> None:
+        self._frame = frame
+        self._roles = roles or {}
+
+
+class Verb(Protocol[P]):
+    """A verb as a function of a frame and as a method of an evaluation, typed both ways."""
+
+    @overload
+    def __call__(
+        self, frame: pd.DataFrame | Bound[pd.DataFrame], /, *args: P.args, **kwargs: P.kwargs
+    ) -> pd.DataFrame: ...
+    @overload
+    def __call__(self, frame: Any, /, *args: P.args, **kwargs: P.kwargs) -> pl.DataFrame: ...
+    @overload
+    def __get__(self, instance: None, owner: Any, /) -> Verb[P]: ...
+    @overload
+    def __get__(self, instance: Bound[R], owner: Any, /) -> Callable[P, R]: ...
+
+
+def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
+    """Let a function of a native frame take bound roles, and give back the caller's frame type."""
+    takes = [name for name in ROLES if name in inspect.signature(function).parameters]
+
+    @functools.wraps(function)
+    def wrapper(frame: Any, /, *args: Any, **kwargs: Any) -> Any:
+        native = frame
+        if isinstance(frame, Bound):
+            native = frame._frame
+            bound = {name: frame._roles[name] for name in takes if name in frame._roles}
+            kwargs = {**bound, **kwargs}
+        return give_back(function(native, *args, **kwargs), native)
+
+    return cast("Verb[P]", wrapper)
+
+
+def with_roles(frame: Bound[R], roles: dict[str, Any]) -> dict[str, Any]:
+    """The roles of an evaluation with others bound on top."""
+    for name in roles:
+        if name not in ROLES:
+            hint = did_you_mean(name, ROLES)
+            raise EvalError(f"{name!r} is not a role.{hint} Roles: {listing(ROLES)}.")
+    return {**frame._roles, **roles}

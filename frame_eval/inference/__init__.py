@@ -1,0 +1,1 @@
+"""Statistics on arrays: intervals, tests and adjustments; no data frames here."""

@@ -1,0 +1,117 @@
+"""Variances of linearised estimates from the influences of independent units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from frame_eval.inference.linear import Linear, Sample
+from frame_eval.table import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Variance:
+    """A variance by group and its degrees of freedom; NaN where it can not be estimated."""
+
+    value: Floats
+    df: Floats
+
+
+def cr2(found: Linear) -> Variance:
+    """Bell and McCaffrey's (2002) CR2 variance with Satterthwaite degrees of freedom.
+
+    Each influence is inflated by the leverage of its unit, 1 / (1 - share). The degrees of freedom
+    take the intra-cluster correlation of the linearised rows for the working model (Imbens and
+    Kolesar 2016). With two samples (AUC: positives and negatives) the leverage is per sample and
+    the degrees of freedom are Welch's. NaN where a group has fewer than two units.
+    """
+    groups = len(found.estimate)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = [_one_sample(sample, found.group, groups) for sample in found.samples]
+        if len(parts) == 1:
+            return parts[0]
+        inflated = sum(
+            sample.influence / np.sqrt(1 - sample.share) for sample in found.samples
+        )
+        total = np.bincount(found.group, np.square(inflated), groups)
+        if _singles(found):
+            total = np.sum([part.value for part in parts], axis=0)
+        df = np.sum([part.value for part in parts], axis=0) ** 2 / np.sum(
+            [part.value**2 / part.df for part in parts], axis=0
+        )
+    usable = np.isfinite(total) & np.isfinite(df)
+    return Variance(np.where(usable, total, np.nan), np.where(usable, df, np.nan))
+
+
+def _singles(found: Linear) -> bool:
+    return bool((found.samples[0].size == 1).all() and not found.samples[0].within.any())
+
+
+def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
+    """CR2 and its degrees of freedom for one sample, in one pass over the units."""
+    inside = sample.count > 0
+    code, count = group[inside], sample.count[inside]
+    w, size = sample.share[inside], sample.size[inside]
+
+    def total(values: Floats) -> Floats:
+        return np.bincount(code, values, groups)
+
+    a = 1 / (1 - w)
+    value = total(sample.squares[inside] * a)
+    units = total(count)
+    rho = intraclass(sample, group, groups)
+    s = size * (1 + (size - 1) * rho[code])
+    whole = total(count * s)
+    big = whole[code]
+    numerator = total(count * a * (s * (1 - 2 * w) + w**2 * big)) ** 2
+    ss, sw, ww = (total(count * a * x * y) for x, y in ((s, s), (s, w), (w, w)))
+    fourth = total(count * a**2 * (s**2 - 2 * s * (2 * w * s - w**2 * big)))
+    # [x y] sums over all pairs of units, so that it weighs each unit by its inflation.
+    cross = 2 * ss * ww + 2 * sw**2 + whole**2 * ww**2 - 4 * whole * sw * ww
+    df = numerator / (fourth + cross)
+    usable = (units >= 2) & np.isfinite(value) & (df > 0)
+    return Variance(np.where(usable, value, np.nan), np.where(usable, df, np.nan))
+
+
+def intraclass(sample: Sample, group: Ints, groups: int) -> Floats:
+    """The ANOVA intra-cluster correlation of the linearised rows, clipped to [0, 1].
+
+    (MSB - MSW) / (MSB + (m0 - 1) MSW) with m0 the usual average size for unequal clusters
+    (Donner 1986); 0 where all units are single rows.
+    """
+    inside = sample.count > 0
+    code, size, count = group[inside], sample.size[inside], sample.count[inside]
+    units = np.bincount(code, count, groups)
+    rows = np.bincount(code, count * size, groups)
+    between = np.bincount(code, sample.influence[inside] ** 2 / size, groups) / (units - 1)
+    within = sample.within / (rows - units)
+    m0 = (rows - np.bincount(code, count * size**2, groups) / rows) / (units - 1)
+    rho = (between - within) / (between + (m0 - 1) * within)
+    clipped: Floats = np.where(rows > units, np.clip(np.nan_to_num(rho), 0, 1), 0.0)
+    return clipped
+
+
+def cr1(found: Linear) -> Variance:
+    """The cluster-robust variance with the factor C / (C - 1), on C - 1 degrees of freedom."""
+    units = found.clusters
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(units > 1, units / (units - 1), np.nan)
+        return Variance(_sandwich(found) * factor, np.where(units > 1, units - 1, np.nan))
+
+
+def cr0(found: Linear) -> Variance:
+    """The cluster-robust variance without a factor, on C - 1 degrees of freedom."""
+    usable = found.clusters > 1
+    return Variance(
+        np.where(usable, _sandwich(found), np.nan), np.where(usable, found.clusters - 1, np.nan)
+    )
+
+
+def _sandwich(found: Linear) -> Floats:
+    groups = len(found.estimate)
+    if _singles(found):
+        squares = np.sum([sample.squares for sample in found.samples], axis=0)
+    else:
+        squares = np.sum([sample.influence for sample in found.samples], axis=0) ** 2
+    return np.bincount(found.group, squares, groups)

@@ -1,0 +1,243 @@
+"""What a metric is: one group-by sum plus one array function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import numpy.typing as npt
+import polars as pl
+
+from frame_eval.columns import Input, Source, as_input
+from frame_eval.errors import EvalError
+
+Array: TypeAlias = npt.NDArray[Any]
+Finish: TypeAlias = "Callable[[Any], Any]"
+Better: TypeAlias = "Literal['higher', 'lower'] | None"
+Bounds: TypeAlias = "tuple[float | None, float | None]"
+
+
+class Sums:
+    """The sums of a metric, read by attribute: ``s.tp``, and ``s.n`` the (weighted) rows.
+
+    Each is an array with any leading axes (slices, systems, replicates) and, for metrics over
+    cells, one trailing axis per cell key in sorted order. ``s.classes`` holds the values of the
+    cell keys. The same attributes are Polars expressions inside ``Metric.expr``.
+    """
+
+    def __init__(self, values: Mapping[str, Any], classes: tuple[Any, ...] = ()) -> None:
+        self.__dict__.update(values)
+        self.classes = classes
+
+    def __getattr__(self, name: str) -> Any:
+        known = [key for key in self.__dict__ if key != "classes"]
+        raise EvalError(f"the metric has no sum {name!r}; it has {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """Hits over trials, both counts of rows, and the monotone map from the share to the metric.
+
+    ``hits`` and ``trials`` are linear in the sums. ``map`` and ``slope`` (its derivative) are
+    given where the metric is a function of the share, as F1 is of tp / (tp + fp + fn).
+    """
+
+    hits: Finish
+    trials: Finish
+    map: Finish | None = None
+    slope: Finish | None = None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A step before the sums: rows become one row per unit (the ``example``).
+
+    ``sums`` names additive columns of the unit from the metric's inputs; ``value`` turns them into
+    the unit's value; ``invalid`` says for which units it can not be had, with the message.
+    Both see narwhals expressions, so the step runs where the data lives.
+    """
+
+    sums: Callable[[Any], Mapping[str, Any]]
+    value: Callable[[Any, Any], Any]
+    invalid: Callable[[Any], Any] | None = None
+    message: str = ""
+    drop: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A metric: columns made numbers, group-by sums of them, and a function of the sums.
+
+    Parameters
+    ----------
+    name
+        How results call it.
+    inputs
+        Name to column, expression or ``frame_eval.columns`` input (``label``, ``flag``, ...); a
+        plain column becomes Float64.
+    sums
+        From the inputs (``c.y``) to the contributions of a row, by name; only ``+ - *`` and
+        narwhals expressions. ``s.n``, the (weighted) number of rows, is always there.
+    finish
+        From the sums (``s.tp``) to the value: arrays with any leading axes in, array out.
+    cells
+        Inputs that are extra group keys; ``finish`` sees a trailing axis for each.
+    ordered
+        Whether the (single) cell key is ordered and has many values, as scores have: ``finish``
+        then sees one slice at a time.
+    proportion
+        Hits and trials, where the metric is a share of rows: it then gets proportion intervals.
+    gradient
+        From the sums to the derivative of the value by each sum, by name; central differences
+        otherwise.
+    samples
+        Which sum is the denominator of which sums (for the leverage of a cluster); one sample of
+        all rows, ``{"n": all}``, otherwise. AUC has two: positives and negatives.
+    counts
+        Whether the sums count disjoint sets of rows, so that their second moments are known.
+    better
+        ``"higher"``, ``"lower"`` or None: the direction of guards.
+    bounds
+        The smallest and largest value, None where unbounded. Linearised intervals are made on the
+        logit scale between two bounds and on the log scale above a lower bound of 0.
+    undefined
+        Reasons for a null, each with a condition on the sums.
+    zero_division
+        The value where the metric is undefined, if not null.
+    worst
+        What a missing input counts as under ``missing="worst"``: a number, or a function of the
+        other inputs.
+    smooth
+        Whether linearised errors are valid.
+    quantile
+        The level, for metrics that are order statistics.
+    per_class
+        From the position of a class to the metric of that class: each is a row of the result.
+    unit
+        A step that makes one row per example first.
+    note
+        From the sums to a remark on each value ("" for none).
+    expression
+        From the inputs to the metric as one Polars expression, where the sums do not say it.
+
+    Raises
+    ------
+    EvalError
+        When a name is empty or reserved, or cells are not among the inputs.
+
+    Examples
+    --------
+    Dollars per solved task, in one line, with everything that the library does:
+
+    >>> import frame_eval as fe, polars as pl
+    >>> cost = fe.Metric(
+    ...     "cost_per_solved",
+    ...     inputs={"cost": "usd", "solved": "ok"},
+    ...     sums=lambda c: {"cost": c.cost, "solved": c.solved},
+    ...     finish=lambda s: s.cost / s.solved,
+    ... )
+    >>> df = pl.DataFrame({"usd": [1.0, 2.0, 3.0], "ok": [True, False, True]})
+    >>> df.eval.summary(cost)["estimate"].item()
+    3.0
+    >>> df.select(cost.expr()).item()
+    3.0
+    """
+
+    name: str
+    inputs: Mapping[str, Input | Source]
+    sums: Callable[[Any], Mapping[str, Any]]
+    finish: Finish
+    cells: tuple[str, ...] = field(default=(), kw_only=True)
+    ordered: bool = field(default=False, kw_only=True)
+    proportion: Proportion | None = field(default=None, kw_only=True)
+    gradient: Finish | None = field(default=None, kw_only=True)
+    samples: Mapping[str, tuple[str, ...]] | None = field(default=None, kw_only=True)
+    counts: bool = field(default=False, kw_only=True)
+    better: Better = field(default=None, kw_only=True)
+    bounds: Bounds = field(default=(None, None), kw_only=True)
+    undefined: Mapping[str, Finish] = field(default_factory=dict, kw_only=True)
+    zero_division: float | None = field(default=None, kw_only=True)
+    worst: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    smooth: bool = field(default=True, kw_only=True)
+    quantile: float | None = field(default=None, kw_only=True)
+    per_class: Callable[[int], Metric] | None = field(default=None, kw_only=True)
+    unit: Unit | None = field(default=None, kw_only=True)
+    note: Finish | None = field(default=None, kw_only=True)
+    expression: Finish | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise EvalError("a metric needs a name")
+        inputs = {name: as_input(value) for name, value in self.inputs.items()}
+        object.__setattr__(self, "inputs", MappingProxyType(inputs))
+        for cell in self.cells:
+            if cell not in inputs:
+                raise EvalError(f"cell {cell!r} of metric {self.name!r} is not among its inputs")
+
+    def __repr__(self) -> str:
+        sources = [s for i in self._inputs.values() for s in i.sources]
+        columns = ", ".join(dict.fromkeys(map(repr, sources)))
+        return f"<Metric {self.name} of {columns}>"
+
+    def __reduce__(self) -> Any:
+        state = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        return _restore, ({**state, "inputs": dict(self.inputs)},)
+
+    @property
+    def _inputs(self) -> Mapping[str, Input]:
+        return self.inputs  # type: ignore[return-value]  # made inputs in __post_init__
+
+    def alias(self, name: str) -> Metric:
+        """The same metric under another name.
+
+        >>> import frame_eval as fe
+        >>> fe.rate("correct").alias("solved").name
+        'solved'
+        """
+        return replace(self, name=name)
+
+    def expr(self) -> pl.Expr:
+        """The estimate as one Polars expression, for ``group_by().agg()``, ``over``, ``rolling``.
+
+        Returns
+        -------
+        polars.Expr
+            Float64, named like the metric; null where undefined. Rows with a missing input are
+            left out.
+
+        Raises
+        ------
+        EvalError
+            For metrics over cells or units, which no single expression says: use ``summary``.
+
+        Examples
+        --------
+        >>> import frame_eval as fe, polars as pl
+        >>> df = pl.DataFrame({"lang": ["sw", "sw", "de"], "ok": [1, 0, 1]})
+        >>> df.group_by("lang", maintain_order=True).agg(fe.rate("ok").expr())["rate(ok)"].to_list()
+        [0.5, 1.0]
+        """
+        if (self.cells or self.unit) and self.expression is None:
+            raise EvalError(f"{self.name!r} is not one expression; use frame.eval.summary")
+        columns = {name: i.build(pl, _natives(i), None) for name, i in self._inputs.items()}
+        valid = pl.all_horizontal(*(column.is_not_null() for column in columns.values()))
+        whole = {name: pl.when(valid).then(column) for name, column in columns.items()}
+        if self.expression is not None:
+            value = self.expression(Sums(whole))
+        else:
+            values = {name: value.sum() for name, value in self.sums(Sums(whole)).items()}
+            value = self.finish(Sums({"n": valid.sum().cast(pl.Float64), **values}))
+        return pl.when(value.is_finite()).then(value).alias(self.name)
+
+
+def _restore(state: dict[str, Any]) -> Metric:
+    return Metric(**state)
+
+
+def _natives(given: Input) -> list[pl.Expr]:
+    for source in given.sources:
+        if not isinstance(source, (str, pl.Expr)):
+            raise EvalError("expr() takes column names and pl.col expressions, not fe.col")
+    return [pl.col(s) if isinstance(s, str) else s for s in given.sources]  # type: ignore[misc]

@@ -1,0 +1,105 @@
+"""Rank metrics of scores: sums over the distinct scores as ordered cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from frame_eval.columns import Source, label, score
+from frame_eval.metrics.core import Metric
+
+
+def _sides(c: Any) -> Any:
+    return {"pos": c.y, "neg": 1 - c.y}
+
+
+def _auc(s: Any) -> Any:
+    pos, neg = s.pos, s.neg
+    below = np.cumsum(neg, axis=-1) - neg / 2
+    pairs = pos.sum(-1) * neg.sum(-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (pos * below).sum(-1) / pairs
+
+
+def _auc_gradient(s: Any) -> Any:
+    """Placement values (DeLong, DeLong and Clarke-Pearson 1988), centred at the AUC."""
+    positives = s.pos.sum(-1, keepdims=True)
+    negatives = s.neg.sum(-1, keepdims=True)
+    below = np.cumsum(s.neg, axis=-1) - s.neg / 2
+    above = positives - (np.cumsum(s.pos, axis=-1) - s.pos / 2)
+    auc = _auc(s)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {
+            "pos": (below / negatives - auc) / positives,
+            "neg": (above / positives - auc) / negatives,
+        }
+
+
+def _no_positives(s: Any) -> Any:
+    return s.pos.sum(-1) == 0
+
+
+def _no_negatives(s: Any) -> Any:
+    return s.neg.sum(-1) == 0
+
+
+def _few(s: Any) -> Any:
+    rarer = int(min(s.pos.sum(), s.neg.sum()))
+    return f"{rarer} rows of the rarer class" if rarer < 20 else ""
+
+
+def _auc_expression(c: Any) -> Any:
+    positives = c.y.sum()
+    negatives = c.y.count() - positives
+    ranks = (c.s.rank("average") * c.y).sum()
+    return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
+
+
+def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
+    """The probability that a positive scores above a negative, ties counting half.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``roc_auc``, between 0 and 1. Errors are linearised by placement values (DeLong,
+        DeLong and Clarke-Pearson 1988; Obuchowski 1997 for clusters), the interval is made on the
+        logit scale; at exactly 0 or 1 it is null. Null with one class only.
+
+    Raises
+    ------
+    EvalError
+        In a verb, for labels other than 0 and 1 without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.5, 0.5, 0.9, 0.1]})
+    >>> df.eval.summary(fe.roc_auc("y", "score"))["estimate"].item()
+    0.875
+    """
+    return Metric(
+        "roc_auc",
+        {"y": label(target, positive), "s": score(scores)},
+        _sides,
+        _auc,
+        cells=("s",),
+        ordered=True,
+        gradient=_auc_gradient,
+        samples={"pos": ("pos",), "neg": ("neg",)},
+        counts=True,
+        better="higher",
+        bounds=(0, 1),
+        undefined={"no positives": _no_positives, "no negatives": _no_negatives},
+        note=_few,
+        expression=_auc_expression,
+    )

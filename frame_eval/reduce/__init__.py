@@ -1,0 +1,308 @@
+"""From rows to sums: the group-by that runs where the data lives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from frame_eval.columns import Slices, Source
+from frame_eval.errors import EvalError, listing
+from frame_eval.metrics.core import Metric
+from frame_eval.reduce.engines import collect, column_names, give_back, require, scan
+from frame_eval.reduce.plan import (
+    Places,
+    Prepared,
+    Query,
+    Roles,
+    layouts,
+    prepare,
+    query,
+)
+from frame_eval.table import Floats, Ints, Table, stacked
+
+__all__ = ["Reduced", "Roles", "Table", "give_back", "reduce", "require"]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The sums of every metric, with what the codes of slices, systems and examples mean."""
+
+    slices: pl.DataFrame
+    systems: pl.DataFrame
+    shape: tuple[int, int]
+    tables: list[Table]
+    examples: list[Ints] | None = None
+    example_ids: pl.DataFrame | None = None
+
+
+def reduce(
+    native: Any,
+    metrics: Sequence[Metric],
+    slices: Slices,
+    roles: Roles,
+    *,
+    missing: str = "raise",
+    moments: bool = True,
+    by_example: bool = False,
+) -> Reduced:
+    """Group the rows by slice, system, unit and cell, and sum what the metrics ask for."""
+    prepared = prepare(scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles)
+    if roles.example:
+        prepared = _checked_examples(prepared, metrics)
+    queries: dict[int, Query] = {}
+    for positions in layouts(metrics):
+        chosen = {position: metrics[position] for position in positions}
+        found = query(prepared, chosen, missing, moments, by_example)
+        queries.update(dict.fromkeys(positions, found))
+    return _coded(prepared, metrics, queries, by_example)
+
+
+def _needed(
+    native: Any, metrics: Sequence[Metric], slices: Slices, roles: Roles
+) -> list[str] | None:
+    """The columns that a pandas frame has to hand over; None for all of them."""
+    there = column_names(native)
+    if there is None:
+        return None
+    sources: list[Source] = [*slices.columns, *slices.conditions.values()]
+    sources += [s for m in metrics for i in m.inputs.values() for s in i.sources]  # type: ignore[union-attr]
+    sources += [*roles.system, *roles.example, *roles.trial, *roles.cluster]
+    sources += [] if roles.weight is None else [roles.weight]
+    wanted: list[str] = []
+    for source in sources:
+        if isinstance(source, nw.Expr):
+            return None
+        wanted += [source] if isinstance(source, str) else source.meta.root_names()
+    require(map(str, there), wanted, "column")
+    return list(dict.fromkeys(wanted))
+
+
+def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared:
+    """Raise for repeated rows that no ``trial`` tells apart; average over unequal trials."""
+    per_row = [metric for metric in metrics if metric.unit is None]
+    if not per_row:
+        return prepared
+    keys = [*prepared.systems.values(), *prepared.examples.values()]
+    counts = prepared.frame.group_by([*keys, *prepared.trials.values()]).agg(
+        nw.len().alias("__fe_len")
+    )
+    repeated = counts.filter(nw.col("__fe_len") > 1)
+    first = collect(repeated.head(3))
+    if first.height:
+        total = collect(repeated.select(nw.len())).item()
+        ids = first.select(list(prepared.examples.values())).rows()
+        shown = listing([row[0] if len(row) == 1 else row for row in ids])
+        ways = (
+            "drop the repeats"
+            if prepared.trials
+            else "name what tells them apart with trial=, or drop the repeats"
+        )
+        raise EvalError(
+            f"{total} examples have more than one row per system (such as {shown}); {ways}"
+        )
+    if not prepared.trials:
+        return prepared
+    sizes = counts.group_by(keys).agg(nw.len().alias("__fe_trials"))
+    span = collect(
+        sizes.select(
+            nw.col("__fe_trials").min().alias("low"), nw.col("__fe_trials").max().alias("high")
+        )
+    ).row(0)
+    if span[0] == span[1]:
+        return prepared
+    # Examples with more trials must not count for more than others.
+    share = 1.0 / nw.len().over(keys).cast(nw.Float64)
+    if prepared.weight is not None:
+        share = nw.col(prepared.weight) * share
+    prepared.frame = prepared.frame.with_columns(share.alias("__fe_weight"))
+    prepared.weight = "__fe_weight"
+    return prepared
+
+
+def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
+    """Positions of the rows among the distinct, sorted values of some columns, and those values."""
+    if not columns:
+        return np.zeros(frame.height, np.int64), pl.DataFrame({"__fe_one": [0]})
+    keys = frame.select(columns)
+    distinct = keys.unique().sort(columns, nulls_last=True)
+    if distinct.height == 1:
+        return np.zeros(frame.height, np.int64), distinct
+    numbered = distinct.with_row_index("__fe_code")
+    joined = keys.join(numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left")
+    return joined["__fe_code"].to_numpy().astype(np.int64), distinct
+
+
+def _coded(
+    prepared: Prepared, metrics: Sequence[Metric], queries: dict[int, Query], by_example: bool
+) -> Reduced:
+    """Codes for the keys of all queries together, and one table per metric."""
+    distinct = list({id(q): q for q in queries.values()}.values())
+    lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
+    span = {id(q): slice(a, b) for q, a, b in zip(distinct, lengths, lengths[1:], strict=False)}
+
+    def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
+        frames = [q.frame.select(columns) for q in distinct if columns]
+        whole = pl.concat(frames) if frames else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
+        return codes(whole, columns)
+
+    systems, system_values = together(list(prepared.systems.values()))
+    units, _ = together(list(prepared.units.values()))
+    members, slice_values, count = _slice_members(prepared, together)
+    examples: Ints | None = None
+    ids: pl.DataFrame | None = None
+    if by_example:
+        examples, ids = together(list(prepared.examples.values()))
+    tables, of_examples = [], []
+    for position, metric in enumerate(metrics):
+        found = queries[position]
+        rows = span[id(found)]
+        unit = examples if examples is not None and not prepared.units else units
+        table = _table(found, found.places[position], metric, prepared, systems[rows], unit[rows])
+        tables.append(_in_slices(table, [member[rows] for member in members]))
+        if examples is not None:
+            of_examples.append(examples[rows])
+    return Reduced(
+        slice_values,
+        _renamed(system_values, prepared.systems, prepared.dtypes),
+        (count, len(system_values)),
+        tables,
+        of_examples or None,
+        ids,
+    )
+
+
+def _renamed(frame: pl.DataFrame, columns: dict[str, str], dtypes: Any) -> pl.DataFrame:
+    """Key values under their own names, categories restored."""
+    named = frame.select(pl.col(private).alias(name) for name, private in columns.items())
+    return named.with_columns(
+        pl.col(name).cast(nw.Schema({name: dtypes[name]}).to_polars()[name])
+        for name in columns
+        if dtypes[name] == nw.Categorical or isinstance(dtypes[name], nw.Enum)
+    )
+
+
+def _slice_members(prepared: Prepared, together: Any) -> tuple[list[Ints], pl.DataFrame, int]:
+    """For every grouping set, the slice code of each row (-1: in none); what the codes mean."""
+    slices = prepared.slices
+    if not slices.stacked:
+        code, values = together(list(prepared.keys.values()))
+        return [code], _renamed(values, prepared.keys, prepared.dtypes), len(values)
+    members: list[Ints] = []
+    blocks: list[pl.DataFrame] = []
+    offset = 0
+    for columns in slices.sets:
+        code, values = together([prepared.keys[name] for name in columns])
+        members.append(code + offset)
+        blocks.append(_stacked_names(columns, values, prepared))
+        offset += len(values)
+    for name, private in prepared.conditions.items():
+        code, values = together([private])
+        inside = values[private].to_numpy()[code]
+        members.append(np.where(inside, offset, -1))
+        blocks.append(pl.DataFrame({"slice": [name], "value": ["true"]}))
+        offset += 1
+    return members, pl.concat(blocks), offset
+
+
+def _stacked_names(columns: Sequence[str], values: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+    if not columns:
+        return pl.DataFrame({"slice": ["overall"], "value": ["all"]})
+    text = [pl.col(prepared.keys[name]).cast(pl.String) for name in columns]
+    if len(columns) > 1:
+        value = pl.concat_str([part.fill_null("null") for part in text], separator=", ")
+    else:
+        value = text[0]
+    return values.select(pl.lit(", ".join(columns)).alias("slice"), value.alias("value"))
+
+
+def _table(
+    found: Query, places: Places, metric: Metric, prepared: Prepared, system: Ints, unit: Ints
+) -> Table:
+    frame = found.frame
+
+    def floats(columns: Sequence[str]) -> Floats:
+        return np.stack([frame[c].cast(pl.Float64).fill_null(0.0).to_numpy() for c in columns], -1)
+
+    rows = frame[places.rows].cast(pl.Float64).to_numpy()
+    total = frame["__fe_len"].cast(pl.Float64).to_numpy()
+    sums, plain = floats(places.sums), floats(places.plain)
+    moments = None
+    if places.moments is not None:
+        moments = _moments(frame, places, rows)
+    singles = not prepared.units
+    if singles and prepared.weight is not None:
+        weight = frame[prepared.weight].to_numpy()
+        sums = sums * weight[:, None]
+        moments = None if moments is None else moments * (weight**2)[:, None, None]
+        unit = np.unique(weight, return_inverse=True)[1]
+    cell_codes, classes = _cells(found, metric)
+    keep = np.ones(len(rows), bool)
+    for cell in cell_codes:
+        keep &= cell >= 0
+    missing = total - rows
+    table = Table(
+        places.names,
+        np.zeros(len(rows), np.int64),
+        system,
+        unit,
+        tuple(np.maximum(cell, 0) for cell in cell_codes),
+        classes,
+        np.where(keep, rows, 0.0),
+        np.where(keep[:, None], sums, 0.0),
+        np.where(keep[:, None], plain, 0.0),
+        moments if moments is None else np.where(keep[:, None, None], moments, 0.0),
+        np.where(keep, missing, total),
+        singles,
+        prepared.weight is not None,
+    )
+    return table
+
+
+def _moments(frame: pl.DataFrame, places: Places, rows: Floats) -> Floats:
+    size = len(places.names)
+    moments = np.zeros((frame.height, size, size))
+    given = places.moments or {}
+    for (a, b), name in given.items():
+        moments[:, a, b] = frame[name].cast(pl.Float64).fill_null(0.0).to_numpy() * rows
+    for a, b in given:
+        if a != b:
+            cross = 0.5 * (moments[:, a, b] - moments[:, a, a] - moments[:, b, b])
+            moments[:, a, b] = moments[:, b, a] = cross
+    return moments
+
+
+def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
+    """Positions of the cell keys among their sorted values (-1: missing), and these values."""
+    if not found.cells:
+        return [], ()
+    columns = [found.frame[name] for name in found.cells]
+    domain = pl.concat([column.alias("x") for column in columns]).drop_nulls().unique().sort()
+    if metric.ordered:
+        values: Any = domain.to_numpy()
+        place = np.searchsorted(values, columns[0].fill_null(0.0).to_numpy())
+        return [np.where(columns[0].is_null().to_numpy(), -1, place)], (values,)
+    lookup = pl.DataFrame({"x": domain, "code": np.arange(len(domain))})
+    coded = [
+        pl.DataFrame({"x": column})
+        .join(lookup, on="x", how="left", maintain_order="left")["code"]
+        .fill_null(-1)
+        .to_numpy()
+        for column in columns
+    ]
+    classes = domain.to_list()
+    return coded, tuple(classes for _ in coded)
+
+
+def _in_slices(table: Table, members: list[Ints]) -> Table:
+    """The rows once for every slice that they are in."""
+    tables = []
+    for code in members:
+        inside = code >= 0
+        chosen = table if inside.all() else table.take(inside)
+        tables.append(replace(chosen, slice=code[inside]))
+    return stacked(tables)

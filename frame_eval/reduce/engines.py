@@ -1,0 +1,171 @@
+"""Where the data lives: native frames in, narwhals lazy frames out, results back again.
+
+The only place that knows engines. pandas and Arrow go through Arrow into Polars; Polars runs on its
+streaming engine; DuckDB and other lazy engines get the group-by pushed down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from frame_eval.columns import Source
+from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A frame as a lazy narwhals frame, with its schema."""
+
+    frame: nw.LazyFrame[Any]
+    schema: dict[str, Any]
+
+    @property
+    def is_polars(self) -> bool:
+        """Whether native Polars expressions can be evaluated here."""
+        return self.frame.implementation.is_polars()
+
+    def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
+        """Expressions evaluated as private columns; their names by the id of the expression."""
+        frame, named = self.frame, {}
+        for source in sources:
+            if isinstance(source, str) or id(source) in named:
+                continue
+            name = f"__fe_e{len(named)}"
+            if isinstance(source, nw.Expr):
+                frame = frame.with_columns(source.alias(name))
+            elif isinstance(source, pl.Expr) and self.is_polars:
+                native = nw.to_native(frame).with_columns(source.alias(name))
+                frame = nw.from_native(native)
+            else:
+                raise ColumnError(
+                    f"{source!r} can not be evaluated by {self.frame.implementation}; use fe.col"
+                )
+            named[id(source)] = name
+        if not named:
+            return self, named
+        return Scan(frame, _schema_of(frame)), named
+
+
+def scan(native: Any, needed: Sequence[str] | None) -> Scan:
+    """The frame as a lazy narwhals frame; of pandas frames only the ``needed`` columns (or all)."""
+    if isinstance(native, pd.DataFrame):
+        native = _from_pandas(native, needed)
+    elif isinstance(native, (pa.Table, pa.RecordBatch)):
+        native = pl.from_arrow(native)
+    elif isinstance(native, pads.Dataset):
+        native = pl.scan_pyarrow_dataset(native)
+    try:
+        frame = nw.from_native(native).lazy()
+    except TypeError:
+        raise EvalError(
+            f"{type(native).__name__} is not a frame that narwhals knows; use a pandas, Polars, "
+            "Arrow or DuckDB frame"
+        ) from None
+    return Scan(frame, _schema_of(frame))
+
+
+def _schema_of(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
+    try:
+        return dict(frame.collect_schema())
+    except pl.exceptions.ColumnNotFoundError as error:
+        raise ColumnError(f"an expression names a column that is not there: {error}") from None
+
+
+def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
+    """Raise where a column is not there, naming the closest and what there is."""
+    there = [name for name in schema if not name.startswith("__fe_")]
+    for name in wanted:
+        if name not in there:
+            hint = did_you_mean(name, there)
+            raise ColumnError(f"{role} {name!r} is not a column.{hint} Columns: {listing(there)}.")
+
+
+def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
+    """The rows of a small result, as a Polars frame."""
+    if frame.implementation.is_polars():
+        result: pl.DataFrame = nw.to_native(frame).collect(engine="streaming")
+        return result
+    return nw.to_native(frame.collect("polars"))
+
+
+def give_back(result: pl.DataFrame, native: Any) -> Any:
+    """A result in the caller's own library: pandas for pandas, Polars for the rest."""
+    if not isinstance(native, pd.DataFrame):
+        return result
+    frame = result.to_pandas()
+    for name in result.columns:
+        dtype = _pandas_dtype(native, name)
+        if dtype is not None and frame[name].dtype != dtype:
+            frame[name] = _restored(result[name], dtype)
+    return frame
+
+
+def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
+    """A key column in the dtype that it had in the input."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pd.Series(values.to_list(), dtype=object).astype(dtype)
+    if values.null_count() and dtype.kind in "iub" and isinstance(dtype, np.dtype):
+        return values.to_pandas()
+    if isinstance(dtype, pd.ArrowDtype):
+        arrow = values.to_arrow().cast(dtype.pyarrow_dtype)
+        return pd.Series(pd.arrays.ArrowExtensionArray(arrow))
+    return pd.Series(values.to_pandas().astype(dtype))
+
+
+def _pandas_dtype(native: pd.DataFrame, name: str) -> Any:
+    if name in native.columns:
+        return native.dtypes[name]
+    if name in native.index.names:
+        return native.index.get_level_values(name).dtype
+    return None
+
+
+def column_names(native: Any) -> list[str] | None:
+    """The column names of a pandas frame and its named index levels; None for other frames."""
+    if not isinstance(native, pd.DataFrame):
+        return None
+    return [*native.columns, *(name for name in native.index.names if name is not None)]
+
+
+def _from_pandas(native: pd.DataFrame, needed: Sequence[str] | None) -> pl.DataFrame:
+    there = column_names(native) or []
+    wanted = there if needed is None else [name for name in needed if name in there]
+    if not native.columns.is_unique:
+        twice = native.columns[native.columns.duplicated()].unique().tolist()
+        if set(twice) & set(wanted):
+            raise ColumnError(f"the frame has more than one column named {listing(twice)}")
+    columns = {}
+    for name in wanted:
+        if not isinstance(name, str):
+            if needed is None:
+                continue
+            raise ColumnError(f"column names must be text, not {name!r}")
+        series = native[name] if name in native.columns else native.index.get_level_values(name)
+        columns[name] = _column(name, series)
+    if needed is not None:
+        # A frame without columns has no rows in Polars, and the row count matters.
+        columns["__fe_row"] = pl.Series("__fe_row", np.zeros(len(native), dtype=np.int8))
+    return pl.DataFrame(columns)
+
+
+def _column(name: str, series: Any) -> pl.Series:
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufb":
+        return pl.Series(name, series.to_numpy())
+    try:
+        array = pa.array(series, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        kinds = sorted({type(value).__name__ for value in series.dropna().head(1000)})
+        raise ColumnError(
+            f"column {name!r} holds mixed or unsupported types ({', '.join(kinds)}); "
+            f"cast it to one type first [{error}]"
+        ) from None
+    return pl.Series(name, pl.from_arrow(array))

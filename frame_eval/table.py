@@ -1,0 +1,121 @@
+"""The small table that inference works on: sums by slice, system, unit and cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Sums of one metric, a row per (slice, system, unit, cell), sorted by these codes.
+
+    ``sums`` and ``plain`` (the same without weights) are rows x names; ``moments`` are the centred
+    second moments of the weighted contributions within each row of the table (rows x names x
+    names), or None where they follow from the counts. A unit is a cluster, or with ``singles`` a
+    set of rows that are each a unit of their own.
+    """
+
+    names: tuple[str, ...]
+    slice: Ints
+    system: Ints
+    unit: Ints
+    cells: tuple[Ints, ...]
+    classes: tuple[Any, ...]
+    rows: Floats
+    sums: Floats
+    plain: Floats
+    moments: Floats | None
+    missing: Floats
+    singles: bool
+    weighted: bool
+
+    @property
+    def keys(self) -> tuple[Ints, ...]:
+        """The codes that identify a row, most significant first."""
+        return (self.slice, self.system, self.unit, *self.cells)
+
+    def take(self, index: Any) -> Table:
+        """The chosen rows."""
+        return replace(
+            self,
+            slice=self.slice[index],
+            system=self.system[index],
+            unit=self.unit[index],
+            cells=tuple(cell[index] for cell in self.cells),
+            rows=self.rows[index],
+            sums=self.sums[index],
+            plain=self.plain[index],
+            moments=None if self.moments is None else self.moments[index],
+            missing=self.missing[index],
+        )
+
+    def merged(self) -> Table:
+        """Sorted by the codes, rows with equal codes added up."""
+        keys = self.keys
+        order = np.lexsort(keys[::-1])
+        table = self if _is_sorted(order) else self.take(order)
+        new = np.zeros(len(order), bool)
+        new[:1] = True
+        for key in table.keys:
+            new[1:] |= key[1:] != key[:-1]
+        if new.all():
+            return table
+        starts = np.flatnonzero(new)
+        sums, plain, rows, missing = (
+            np.add.reduceat(values, starts, axis=0)
+            for values in (table.sums, table.plain, table.rows, table.missing)
+        )
+        moments = None
+        if table.moments is not None:
+            moments = _pooled_moments(table, starts, sums, rows)
+        first = table.take(starts)
+        return replace(
+            first, sums=sums, plain=plain, rows=rows, missing=missing, moments=moments
+        )
+
+
+def _is_sorted(order: Ints) -> bool:
+    return bool((order[1:] > order[:-1]).all())
+
+
+def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:
+    """Centred second moments of merged rows: within, plus between their means."""
+    assert table.moments is not None
+    sizes = np.diff(np.append(starts, len(table.rows)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.where(table.rows[:, None] > 0, table.sums / table.rows[:, None], 0.0)
+        centres = np.where(rows[:, None] > 0, sums / rows[:, None], 0.0)
+    off = means - np.repeat(centres, sizes, axis=0)
+    between = table.rows[:, None, None] * off[:, :, None] * off[:, None, :]
+    pooled: Floats = np.add.reduceat(table.moments + between, starts, axis=0)
+    return pooled
+
+
+def stacked(tables: list[Table]) -> Table:
+    """Tables of the same metric below one another, merged."""
+    if len(tables) == 1:
+        return tables[0].merged()
+    first = tables[0]
+    join = np.concatenate
+    moments = None
+    if first.moments is not None:
+        moments = join([t.moments for t in tables if t.moments is not None])
+    return replace(
+        first,
+        slice=join([t.slice for t in tables]),
+        system=join([t.system for t in tables]),
+        unit=join([t.unit for t in tables]),
+        cells=tuple(join(cells) for cells in zip(*(t.cells for t in tables), strict=True)),
+        rows=join([t.rows for t in tables]),
+        sums=join([t.sums for t in tables]),
+        plain=join([t.plain for t in tables]),
+        moments=moments,
+        missing=join([t.missing for t in tables]),
+    ).merged()

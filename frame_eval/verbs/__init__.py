@@ -1,0 +1,1 @@
+"""The verbs: from a frame and metrics to a tidy result frame."""

@@ -1,0 +1,265 @@
+"""``summary``: what is each metric, per slice, with an interval?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from frame_eval.columns import By, Columns, Source, names, slices
+from frame_eval.errors import EvalError, check_option
+from frame_eval.evaluation import verb
+from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
+from frame_eval.inference.linear import Linear, linear
+from frame_eval.metrics.core import Metric
+from frame_eval.reduce import Reduced, Roles, reduce
+
+Missing = Literal["raise", "drop", "worst"]
+
+COLUMNS = (
+    "class",
+    "metric",
+    "estimate",
+    "std_error",
+    "ci_low",
+    "ci_high",
+    "n",
+    "clusters",
+    "missing",
+    "level",
+    "method",
+    "note",
+)
+
+
+@verb
+def summary(
+    frame: Any,
+    *metrics: Metric,
+    by: By = None,
+    system: Columns | None = None,
+    example: Columns | None = None,
+    trial: Columns | None = None,
+    cluster: Columns | None = None,
+    weight: Source | None = None,
+    overall: bool = False,
+    interval: Interval = "auto",
+    level: float = 0.95,
+    missing: Missing = "raise",
+) -> pl.DataFrame:
+    """Every metric in every slice, for every system, with an interval that respects clusters.
+
+    Parameters
+    ----------
+    frame
+        A long table: a row per (system, example), or per trial of it. pandas, Polars (eager or
+        lazy), Arrow, DuckDB, or an :class:`Evaluation`.
+    metrics
+        Metrics of the catalogue or your own.
+    by
+        Slice keys: a column, a list (intersections), :func:`each`, :func:`cube` or :func:`where`.
+    system
+        The column(s) that say which system produced the row.
+    example
+        The column(s) that identify what was asked; each is one independent unit.
+    trial
+        The column(s) that tell repeated rows of one example apart; every example then counts the
+        same, however many trials it has.
+    cluster
+        The column(s) that identify what was sampled independently, such as documents or users;
+        default the example if given, else the row.
+    weight
+        A column of probability weights: scale-free, ``n`` stays the number of rows.
+    overall
+        Whether to add the whole frame as slice ``"overall"`` (in columns ``slice`` and ``value``).
+    interval
+        ``"auto"``: Wilson for proportions (on the effective size when there are clusters), order
+        statistics for quantiles, linearised errors (CR2) with Satterthwaite's degrees of freedom
+        for the rest. By name: ``"wilson"``, ``"wald"``, ``"clopper-pearson"``, ``"jeffreys"``,
+        ``"korn-graubard"`` for proportions; ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``. None: none.
+    level
+        Nominal coverage, between 0 and 1.
+    missing
+        Null or NaN among a metric's inputs: ``"raise"``, ``"drop"`` (and count), or ``"worst"``
+        (counts as the metric's worst value).
+
+    Returns
+    -------
+    pandas.DataFrame or polars.DataFrame
+        pandas for pandas, Polars for the rest. Columns: the slice keys, the system columns,
+        ``class`` (with ``average=None``), ``metric``, ``estimate``, ``std_error``, ``ci_low``,
+        ``ci_high``, ``n`` (the rows behind the estimate), ``clusters`` (the independent units),
+        ``missing``, ``level``, ``method``, ``note``. Sorted by its keys. Undefined is null, with
+        the reason in ``note``.
+
+    Raises
+    ------
+    EvalError
+        For a missing column, an empty frame, an unknown option, nulls, invalid weights, repeated
+        rows without ``trial``, names that collide, or a metric that does not fit its column.
+
+    Notes
+    -----
+    Clustered errors: Bell and McCaffrey (2002), Imbens and Kolesar (2016). Wilson (1927); on an
+    effective size Korn and Graubard (1998).
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({
+    ...     "lang": ["de", "de", "de", "sw", "sw"],
+    ...     "correct": [1, 1, 0, 1, 0],
+    ... })
+    >>> result = fe.summary(df, fe.rate("correct"), by="lang")
+    >>> result.select("lang", "estimate", "n").rows()
+    [('de', 0.6666666666666666, 3), ('sw', 0.5, 2)]
+    """
+    check_metrics(metrics)
+    check_option("interval", interval, INTERVALS)
+    check_option("missing", missing, ("raise", "drop", "worst"))
+    check_level(level)
+    for metric in metrics:
+        choose(metric, interval)
+    chosen = slices(by, overall)
+    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
+    check_names((*chosen.columns, *roles.system), COLUMNS)
+    found = reduce(
+        frame, metrics, chosen, roles, missing=missing, moments=interval is not None
+    )
+    clustered = bool(roles.unit)
+    blocks = [
+        _block(
+            metric,
+            label,
+            linear(metric, table, *found.shape),
+            (position, interval, level, clustered, bool(chosen.conditions)),
+        )
+        for position, (metric, label, table) in enumerate(per_class(metrics, found))
+    ]
+    return _assembled(blocks, found)
+
+
+def check_metrics(metrics: Sequence[Any]) -> None:
+    """Raise unless there are metrics, and all of them are, with different names."""
+    if not metrics:
+        raise EvalError("name at least one metric, such as fe.rate('correct')")
+    seen: set[str] = set()
+    for metric in metrics:
+        if not isinstance(metric, Metric):
+            hint = f": did you mean fe.mean({metric!r})?" if isinstance(metric, str) else ""
+            raise EvalError(f"{metric!r} is not a metric{hint}")
+        if metric.name in seen:
+            raise EvalError(f"two metrics are called {metric.name!r}; rename one with .alias()")
+        seen.add(metric.name)
+
+
+def check_level(level: float) -> None:
+    """Raise unless the level is a number strictly between 0 and 1."""
+    if not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise EvalError(f"level={level!r} is not between 0 and 1")
+
+
+def check_names(keys: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise where key columns collide with each other or with the columns of the result."""
+    for name in keys:
+        if name in columns:
+            raise EvalError(
+                f"key column {name!r} has the name of a result column; rename it, for example "
+                f"to {name + '_'!r}"
+            )
+        if keys.count(name) > 1 if isinstance(keys, tuple) else list(keys).count(name) > 1:
+            raise EvalError(f"column {name!r} is both a slice key and the system")
+
+
+def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, Any, Any]]:
+    """The metrics with their tables, those per class once for every class."""
+    result: list[tuple[Metric, Any, Any]] = []
+    for metric, table in zip(metrics, found.tables, strict=True):
+        if metric.per_class is None:
+            result.append((metric, None, table))
+            continue
+        wanted = getattr(metric.per_class, "labels", None)
+        for k, value in enumerate(table.classes[0]):
+            if wanted is None or value in wanted:
+                single = metric.per_class(k)
+                result.append((single.alias(metric.name), value, table))
+    return result
+
+
+def notes_of(metric: Metric, found: Linear) -> Any:
+    """Why an estimate is null, or what the metric has to remark on it."""
+    missing = ~np.isfinite(found.estimate)
+    notes = found.totals.apply(lambda s: _reasons(metric, s), default="")
+    notes = np.where(missing, notes, "")
+    notes[missing & (notes == "")] = "undefined"
+    notes[found.rows == 0] = "no rows"
+    if metric.note is not None:
+        remarks = found.totals.apply(metric.note, default="")
+        notes = np.where(missing, notes, remarks)
+    return notes
+
+
+def _reasons(metric: Metric, sums: Any) -> Any:
+    reasons: Any = None
+    for text, condition in metric.undefined.items():
+        holds = np.asarray(condition(sums))
+        if reasons is None:
+            reasons = np.full(holds.shape, "", dtype=object)
+        reasons = np.where((reasons == "") & holds, text, reasons)
+    return "" if reasons is None else reasons
+
+
+def _block(metric: Metric, label: Any, found: Linear, options: tuple[Any, ...]) -> pl.DataFrame:
+    position, interval, level, clustered, keep_empty = options
+    made = intervals(metric, found, interval, level, clustered)
+    notes = [
+        "; ".join(text for text in (first, second) if text) or None
+        for first, second in zip(notes_of(metric, found), made.note, strict=True)
+    ]
+    estimate = found.estimate
+    methods = np.where(np.isfinite(estimate), made.method, "")
+    if metric.zero_division is not None:
+        undefined = ~np.isfinite(estimate) & (found.rows > 0)
+        estimate = np.where(undefined, metric.zero_division, estimate)
+    frame = pl.DataFrame(
+        {
+            "__fe_group": np.arange(len(estimate)),
+            "__fe_metric": np.full(len(estimate), position),
+            "class": pl.Series([label] * len(estimate)),
+            "metric": [metric.name] * len(estimate),
+            "estimate": estimate,
+            "std_error": made.std_error,
+            "ci_low": made.low,
+            "ci_high": made.high,
+            "n": found.n.round().astype(np.int64),
+            "clusters": found.clusters.round().astype(np.int64),
+            "missing": found.missing.round().astype(np.int64),
+            "level": np.full(len(estimate), level if interval is not None else np.nan),
+            "method": [text or None for text in methods],
+            "note": pl.Series(notes, dtype=pl.String),
+        },
+        schema_overrides={"method": pl.String},
+    ).with_columns(pl.col(pl.Float64).fill_nan(None))
+    there = (found.rows + found.missing > 0) | keep_empty
+    return frame.filter(pl.Series(there))
+
+
+def _assembled(blocks: list[pl.DataFrame], found: Reduced) -> pl.DataFrame:
+    """The blocks of all metrics, in the order of their keys, with the keys in front."""
+    types = {block["class"].dtype for block in blocks} - {pl.Null}
+    if len(types) > 1:
+        blocks = [block.with_columns(pl.col("class").cast(pl.String)) for block in blocks]
+        types = {pl.String()}
+    if types:
+        common = types.pop()
+        blocks = [block.with_columns(pl.col("class").cast(common)) for block in blocks]
+    else:
+        blocks = [block.drop("class") for block in blocks]
+    rows = pl.concat(blocks).sort("__fe_group", "__fe_metric")
+    group = rows["__fe_group"].to_numpy()
+    systems = found.shape[1]
+    places = ((found.slices, group // systems), (found.systems, group % systems))
+    kept = [values[place] for values, place in places if values.width]
+    return pl.concat([*kept, rows.drop("__fe_group", "__fe_metric")], how="horizontal")
