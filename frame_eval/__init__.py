@@ -23,6 +23,7 @@ from frame_eval.metrics.means import bias, mae, mean, rate, ratio, rmse
 from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
+from frame_eval.verbs.compare import compare
 from frame_eval.verbs.summary import summary
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __all__ = [
     "bias",
     "cohen_kappa",
     "col",
+    "compare",
     "cube",
     "each",
     "f1",

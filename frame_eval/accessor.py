@@ -10,6 +10,7 @@ import polars as pl
 
 from frame_eval.columns import Columns, Source
 from frame_eval.evaluation import Bound, with_roles
+from frame_eval.verbs.compare import compare
 from frame_eval.verbs.summary import summary
 
 R = TypeVar("R")
@@ -30,6 +31,7 @@ class Evaluation(Bound[R]):
     """
 
     summary = summary
+    compare = compare
 
     def roles(
         self,

@@ -260,7 +260,7 @@ def _root(f: Callable[[Array], Array], end: Array) -> Array:
         c, fc = np.where(same, a, b), np.where(same, fa, fb)
         b, fb = np.where(same, b, a), np.where(same, fb, fa)
         a, fa = x, fx
-        width, close = np.abs(b - a), _CLOSE * a
+        width, close = np.abs(b - a), np.maximum(_CLOSE * a, 1e-18)
         root = np.where(unsolved, np.where(np.abs(fa) < np.abs(fb), a, b), root)
         unsolved &= width > close
         xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)

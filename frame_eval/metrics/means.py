@@ -30,6 +30,11 @@ def _x(c: Any) -> Any:
     return {"x": c.x}
 
 
+def is_mean(metric: Metric) -> bool:
+    """Whether the metric is a mean of values of single rows."""
+    return metric.finish is _mean
+
+
 def mean(column: Source, *, better: Better = None, bounds: Bounds = (None, None)) -> Metric:
     """The mean of a numeric column: sum(x) / n.
 

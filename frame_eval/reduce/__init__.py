@@ -36,7 +36,7 @@ class Reduced:
     systems: pl.DataFrame
     shape: tuple[int, int]
     tables: list[Table]
-    examples: list[Ints] | None = None
+    cluster_of: Ints | None = None
     example_ids: pl.DataFrame | None = None
 
 
@@ -153,27 +153,43 @@ def _coded(
     systems, system_values = together(list(prepared.systems.values()))
     units, _ = together(list(prepared.units.values()))
     members, slice_values, count = _slice_members(prepared, together)
-    examples: Ints | None = None
+    cluster_of: Ints | None = None
     ids: pl.DataFrame | None = None
     if by_example:
-        examples, ids = together(list(prepared.examples.values()))
-    tables, of_examples = [], []
+        clusters = units
+        # Without a cluster the example is the unit already.
+        examples = prepared.examples if prepared.roles.cluster else prepared.units
+        units, ids = together(list(examples.values()))
+        cluster_of = _clusters_of(units, clusters, ids)
+        ids = _renamed(ids, examples, prepared.dtypes)
+    tables = []
     for position, metric in enumerate(metrics):
         found = queries[position]
         rows = span[id(found)]
-        unit = examples if examples is not None and not prepared.units else units
-        table = _table(found, found.places[position], metric, prepared, systems[rows], unit[rows])
+        table = _table(found, found.places[position], metric, prepared, systems[rows], units[rows])
         tables.append(_in_slices(table, [member[rows] for member in members]))
-        if examples is not None:
-            of_examples.append(examples[rows])
     return Reduced(
         slice_values,
         _renamed(system_values, prepared.systems, prepared.dtypes),
         (count, len(system_values)),
         tables,
-        of_examples or None,
+        cluster_of,
         ids,
     )
+
+
+def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:
+    """The cluster of every example; raise where one is in two."""
+    cluster_of = np.zeros(len(ids), np.int64)
+    cluster_of[examples] = clusters
+    torn = np.unique(examples[cluster_of[examples] != clusters])
+    if len(torn):
+        shown = listing([row[0] if len(row) == 1 else row for row in ids[torn[:3]].rows()])
+        raise EvalError(
+            f"{len(torn)} examples are in more than one cluster (such as {shown}); an example "
+            "belongs to one"
+        )
+    return cluster_of
 
 
 def _renamed(frame: pl.DataFrame, columns: dict[str, str], dtypes: Any) -> pl.DataFrame:

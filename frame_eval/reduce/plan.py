@@ -181,7 +181,7 @@ def query(
     first = next(iter(metrics.values()))
     weight = None if prepared.weight is None else nw.col(prepared.weight)
     keys = [*prepared.groups, *prepared.units.values()]
-    if by_example and first.unit is None:
+    if by_example and prepared.roles.cluster:
         keys += prepared.examples.values()
     single_weights = weight is not None and not prepared.units
     if single_weights:

@@ -1,0 +1,344 @@
+"""Differences of two systems on the same examples, or on different ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from frame_eval.errors import EvalError
+from frame_eval.inference import pairs
+from frame_eval.inference.intervals import SANDWICH, Texts
+from frame_eval.inference.linear import Linear, Sample
+from frame_eval.inference.variance import Variance, cr2
+from frame_eval.metrics.core import Metric
+from frame_eval.metrics.means import is_mean
+from frame_eval.metrics.quantiles import quantile_of
+from frame_eval.table import Floats, Ints
+
+Method: TypeAlias = (
+    "Literal['auto', 'score', 'exact', 'mid-p', 'corrected', 't', 'cr0', 'cr1', 'cr2'] | None"
+)
+METHODS = ("auto", "score", "exact", "mid-p", "corrected", "t", "cr0", "cr1", "cr2", None)
+BINARY = ("score", "exact", "mid-p", "corrected")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two systems by slice, with its error, test and counts."""
+
+    value: Floats
+    std_error: Floats
+    low: Floats
+    high: Floats
+    p_value: Floats
+    wins: Floats
+    losses: Floats
+    ties: Floats
+    n: Floats
+    clusters: Floats
+    method: Texts
+    note: Texts
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Both systems example by example: rows that belong to the same (slice, example)."""
+
+    a: Linear
+    b: Linear
+    slice: Ints
+    cluster: Ints
+
+
+def split(found: Linear) -> tuple[Linear, Linear]:
+    """The linearisation of two systems (codes 0 and 1) as one of each, grouped by slice."""
+    return _system(found, 0), _system(found, 1)
+
+
+def _system(found: Linear, system: int) -> Linear:
+    rows = found.group % 2 == system
+    samples = tuple(
+        Sample(
+            sample.influence[rows],
+            sample.squares[rows],
+            sample.share[rows],
+            sample.size[rows],
+            sample.count[rows],
+            sample.within[system::2],
+        )
+        for sample in found.samples
+    )
+    return replace(
+        found,
+        estimate=found.estimate[system::2],
+        share=found.share[system::2],
+        n=found.n[system::2],
+        clusters=found.clusters[system::2],
+        missing=found.missing[system::2],
+        rows=found.rows[system::2],
+        group=found.group[rows] // 2,
+        unit=found.unit[rows],
+        samples=samples,
+    )
+
+
+def paired(
+    metric: Metric, found: Linear, cluster_of: Ints, method: Method, level: float
+) -> Difference:
+    """The difference of system 0 and system 1 on the same examples, in every slice."""
+    a, b = split(_in_units(metric, found))
+    both = Pairs(a, b, a.group, cluster_of[a.unit])
+    joint = _joint(both)
+    value = joint.estimate
+    grouped = joint.clusters < joint.n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        binary = _is_binary(metric, both) & ~grouped & ~found.weighted
+        _check_method(metric, method, grouped, binary)
+        kind = method if method in SANDWICH else "cr2"
+        variance = SANDWICH[str(kind)](joint)
+        result = _by_t(joint, variance, str(kind), level, grouped)
+        counts = _counts(metric, both, len(value))
+        result = replace(result, wins=counts[0], losses=counts[1], ties=counts[2])
+        if method in ("auto", *BINARY):
+            result = _by_score(result, "score" if method == "auto" else str(method), level, binary)
+    return result if method is not None else _without_test(result)
+
+
+def _in_units(metric: Metric, found: Linear) -> Linear:
+    """Influences on a quantile in the unit of the column: those on the share, over the density.
+
+    The density is that of the order statistics one standard error around the quantile (Francisco
+    and Fuller 1991).
+    """
+    if metric.quantile is None:
+        return found
+    error = np.sqrt(cr2(found).value)
+    slope = np.full(len(error), np.nan)
+    for index, sums in found.totals.blocks:
+        i = int(index[0])
+        if np.isfinite(error[i]) and error[i] > 0:
+            around = np.clip(metric.quantile + error[i] * np.array([-1.0, 1.0]), 0, 1)
+            low, high = quantile_of(sums.classes[0], sums.n, around, float(np.sum(sums.rows)))
+            slope[i] = (high - low) / (around[1] - around[0])
+    samples = tuple(
+        replace(
+            sample,
+            influence=-sample.influence * slope[found.group],
+            squares=sample.squares * slope[found.group] ** 2,
+        )
+        for sample in found.samples
+    )
+    return replace(found, samples=samples)
+
+
+def _joint(both: Pairs) -> Linear:
+    """The difference of influences by cluster, as a linearisation of its own."""
+    a, b = both.a, both.b
+    slices = len(a.estimate)
+    order = np.lexsort((both.cluster, both.slice))
+    group, cluster = both.slice[order], both.cluster[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (group[1:] != group[:-1]) | (cluster[1:] != cluster[:-1])
+    starts = np.flatnonzero(new)
+    samples, sizes = [], np.zeros(len(starts))
+    for of_a, of_b in zip(a.samples, b.samples, strict=True):
+        step = (of_a.influence - of_b.influence)[order]
+        size = ((of_a.size > 0) | (of_b.size > 0)).astype(float)[order]
+        share = np.add.reduceat((of_a.share + of_b.share)[order] / 2, starts)
+        influence, rows = np.add.reduceat(step, starts), np.add.reduceat(size, starts)
+        between = np.where(rows > 0, influence**2 / rows, 0.0)
+        within = np.bincount(group, step**2, slices) - np.bincount(group[starts], between, slices)
+        samples.append(
+            Sample(
+                influence,
+                influence**2,
+                share,
+                rows,
+                (rows > 0).astype(float),
+                np.where(np.bincount(group[starts], rows > 1, slices) > 0, np.maximum(within, 0), 0),
+            )
+        )
+        sizes = sizes + rows
+    return replace(
+        a,
+        estimate=a.estimate - b.estimate,
+        n=np.bincount(group[starts], sizes, slices),
+        clusters=np.bincount(group[starts], sizes > 0, slices),
+        missing=a.missing + b.missing,
+        group=group[starts],
+        unit=cluster[starts],
+        samples=tuple(samples),
+    )
+
+
+def _hits(system: Linear) -> Floats:
+    """Hits of every example, recovered from its influence on the share."""
+    sample = system.samples[0]
+    share = system.share[system.group]
+    hits: Floats = sample.influence * system.n[system.group] + share * sample.size
+    return np.round(hits)
+
+
+def _is_binary(metric: Metric, both: Pairs) -> Any:
+    """Slices in which both systems have one trial or none on each example, and the same ones."""
+    slices = len(both.a.estimate)
+    if metric.proportion is None or metric.proportion.map is not None:
+        return np.zeros(slices, bool)
+    size_a, size_b = both.a.samples[0].size, both.b.samples[0].size
+    bad = (size_a != size_b) | (size_a > 1)
+    return np.bincount(both.slice, bad, slices) == 0
+
+
+def _check_method(metric: Metric, method: Method, grouped: Any, binary: Any) -> None:
+    if method in BINARY and not binary.all():
+        why = "there are clusters" if grouped.any() else f"{metric.name!r} is not 0/1 on each example"
+        raise EvalError(f"method={method!r} needs independent 0/1 pairs, but {why}; use 'auto'")
+    if method == "t" and grouped.any():
+        raise EvalError("method='t' takes examples as independent; with clusters use 'cr2'")
+
+
+def _counts(metric: Metric, both: Pairs, slices: int) -> Floats:
+    """Examples on which system 0 is better, worse and equal, where single examples have a value."""
+    a, b = both.a, both.b
+    if metric.proportion is not None and metric.proportion.map is None:
+        differ = both.a.samples[0].size != both.b.samples[0].size
+        step = _hits(a) - _hits(b)
+        valid = np.bincount(both.slice, differ, slices) == 0
+        inside = a.samples[0].size > 0
+    elif is_mean(metric):
+        n = a.n[both.slice]
+        step = (a.samples[0].influence - b.samples[0].influence) * n
+        step = step + (a.estimate - b.estimate)[both.slice]
+        step[np.abs(step) < 1e-12 * np.abs(a.estimate + b.estimate)[both.slice]] = 0.0
+        valid, inside = ~(a.weighted | (a.n != b.n)), np.ones(len(step), bool)
+    else:
+        return np.full((3, slices), np.nan)
+    if metric.better == "lower":
+        step = -step
+    counts = [np.bincount(both.slice, inside & k, slices) for k in (step > 0, step < 0, step == 0)]
+    return np.where(valid, np.array(counts, float), np.nan)
+
+
+def _by_t(
+    joint: Linear, variance: Variance, kind: str, level: float, grouped: Any
+) -> Difference:
+    value = joint.estimate
+    error = np.sqrt(variance.value)
+    flat = ~(error > 1e-12 * np.abs(value)) & np.isfinite(error)
+    same = flat & (value == 0)
+    p = np.where(flat, np.nan, 2 * stdtr(variance.df, -np.abs(value / error)))
+    p = np.where(same & np.isfinite(value), 1.0, p)
+    half = np.where(flat, np.nan, stdtrit(variance.df, 0.5 + level / 2) * error)
+    texts, notes = np.full(len(value), "", object), np.full(len(value), "", object)
+    for i in np.flatnonzero(np.isfinite(value)):
+        if same[i]:
+            texts[i], notes[i] = f"paired {'cluster ' * bool(grouped[i])}t", "no example differs"
+        elif flat[i]:
+            notes[i] = "all differences are alike: no error can be estimated"
+        elif not np.isfinite(error[i]):
+            notes[i] = "one cluster: no error can be estimated"
+        else:
+            name = f"cluster {kind.upper()} t" if grouped[i] or kind in ("cr0", "cr1") else "t"
+            texts[i] = f"paired {name}(df={variance.df[i]:.4g})"
+    nothing = np.full(len(value), np.nan)
+    return Difference(
+        value,
+        np.where(flat & ~same, np.nan, error),
+        value - half,
+        value + half,
+        p,
+        nothing,
+        nothing,
+        nothing,
+        joint.n,
+        joint.clusters,
+        texts,
+        notes,
+    )
+
+
+def _by_score(found: Difference, method: str, level: float, binary: Any) -> Difference:
+    """McNemar's test in the slices where it is the right one."""
+    b, c, n = (np.where(binary, x, np.nan) for x in (found.wins, found.losses, found.n))
+    low, high = np.full(len(b), np.nan), np.full(len(b), np.nan)
+    if method == "score":
+        p = pairs.mcnemar_score(b, c)[1]
+        low, high = pairs.tango(b, c, n, level)
+    elif method == "exact":
+        p = pairs.mcnemar_exact(b, c)
+    elif method == "mid-p":
+        p = pairs.mcnemar_midp(b, c)
+    else:
+        p = pairs.mcnemar_corrected(b, c)[1]
+    use = binary & (found.n > 0)
+    name = {
+        "score": "McNemar score, Tango",
+        "exact": "McNemar exact",
+        "mid-p": "McNemar mid-p",
+        "corrected": "McNemar corrected",
+    }[method]
+    alone = use & ~np.isfinite(found.std_error)
+    error = np.where(alone & (found.n > 1), 0.0, found.std_error)
+    return replace(
+        found,
+        std_error=np.where(use, error, found.std_error),
+        low=np.where(use, low, found.low),
+        high=np.where(use, high, found.high),
+        p_value=np.where(use, p, found.p_value),
+        method=np.where(use, name, found.method),
+        note=np.where(use, "", found.note),
+    )
+
+
+def _without_test(found: Difference) -> Difference:
+    nothing = np.full(len(found.value), np.nan)
+    blank = np.full(len(found.value), "", object)
+    return replace(found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank)
+
+
+def unpaired(metric: Metric, found: Linear, method: Method, level: float) -> Difference:
+    """The difference of system 0 and system 1 on different examples, in every slice."""
+    a, b = split(_in_units(metric, found))
+    value = a.estimate - b.estimate
+    grouped = (a.clusters < a.n) | (b.clusters < b.n)
+    if method in ("exact", "mid-p", "corrected"):
+        raise EvalError(f"method={method!r} is for pairs; with paired=False use 'auto'")
+    if method == "t" and grouped.any():
+        raise EvalError("method='t' takes examples as independent; with clusters use 'cr2'")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kind = str(method) if method in SANDWICH else "cr2"
+        of_a, of_b = SANDWICH[kind](a), SANDWICH[kind](b)
+        variance = Variance(
+            of_a.value + of_b.value, pairs.welch_df(of_a.value, of_a.df, of_b.value, of_b.df)
+        )
+        joint = replace(a, estimate=value, n=a.n + b.n, clusters=a.clusters + b.clusters)
+        result = _by_t(joint, variance, kind, level, grouped)
+        names = [text.replace("paired t", "Welch t").replace("paired ", "") for text in result.method]
+        result = replace(result, method=np.array(names, object))
+        score = np.full(len(value), metric.proportion is not None and not a.weighted)
+        score &= ~grouped & (a.n > 0) & (b.n > 0)
+        if metric.proportion is not None and metric.proportion.map is not None:
+            score[:] = False
+        if method in ("auto", "score"):
+            result = _by_two_proportions(result, a, b, level, score)
+    return result if method is not None else _without_test(result)
+
+
+def _by_two_proportions(found: Difference, a: Linear, b: Linear, level: float, use: Any) -> Difference:
+    x = (np.round(a.share * a.n), a.n, np.round(b.share * b.n), b.n)
+    x1, n1, x2, n2 = (np.where(use, value, np.nan) for value in x)
+    p = pairs.two_proportions(x1, n1, x2, n2)[1]
+    low, high = pairs.miettinen_nurminen(x1, n1, x2, n2, level)
+    spread = a.share * (1 - a.share) / a.n + b.share * (1 - b.share) / b.n
+    return replace(
+        found,
+        std_error=np.where(use, np.sqrt(spread), found.std_error),
+        low=np.where(use, low, found.low),
+        high=np.where(use, high, found.high),
+        p_value=np.where(use, p, found.p_value),
+        method=np.where(use, "score, Miettinen-Nurminen", found.method),
+        note=np.where(use, "", found.note),
+    )
