@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
 from frame_eval.errors import EvalError
 from frame_eval.inference import pairs
@@ -19,10 +19,25 @@ from frame_eval.metrics.quantiles import quantile_of
 from frame_eval.table import Floats, Ints
 
 Method: TypeAlias = (
-    "Literal['auto', 'score', 'exact', 'mid-p', 'corrected', 't', 'cr0', 'cr1', 'cr2'] | None"
+    "Literal['auto', 'score', 'exact', 'mid-p', 'corrected', 'pooled', 'unpooled', "
+    "'t', 'cr0', 'cr1', 'cr2'] | None"
 )
-METHODS = ("auto", "score", "exact", "mid-p", "corrected", "t", "cr0", "cr1", "cr2", None)
+METHODS = (
+    "auto",
+    "score",
+    "exact",
+    "mid-p",
+    "corrected",
+    "pooled",
+    "unpooled",
+    "t",
+    "cr0",
+    "cr1",
+    "cr2",
+    None,
+)
 BINARY = ("score", "exact", "mid-p", "corrected")
+UNPAIRED = ("score", "pooled", "unpooled")
 
 
 @dataclass(frozen=True)
@@ -86,16 +101,24 @@ def _system(found: Linear, system: int) -> Linear:
 
 
 def paired(
-    metric: Metric, found: Linear, cluster_of: Ints, method: Method, level: float
+    metric: Metric,
+    found: Linear,
+    cluster_of: Ints,
+    method: Method,
+    level: float,
+    scale: float = 1.0,
 ) -> Difference:
-    """The difference of system 0 and system 1 on the same examples, in every slice."""
+    """The difference of system 0 and system 1 on the same examples, in every slice.
+
+    With ``scale`` the estimate of system 1 counts only so much, for margins relative to it.
+    """
     a, b = split(_in_units(metric, found))
     both = Pairs(a, b, a.group, cluster_of[a.unit])
-    joint = _joint(both)
+    joint = _joint(both, scale)
     value = joint.estimate
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
-        binary = _is_binary(metric, both) & ~grouped & ~found.weighted
+        binary = _is_binary(metric, both) & ~grouped & (scale == 1 and not found.weighted)
         _check_method(metric, method, grouped, binary)
         kind = method if method in SANDWICH else "cr2"
         variance = SANDWICH[str(kind)](joint)
@@ -134,7 +157,7 @@ def _in_units(metric: Metric, found: Linear) -> Linear:
     return replace(found, samples=samples)
 
 
-def _joint(both: Pairs) -> Linear:
+def _joint(both: Pairs, scale: float) -> Linear:
     """The difference of influences by cluster, as a linearisation of its own."""
     a, b = both.a, both.b
     slices = len(a.estimate)
@@ -145,11 +168,11 @@ def _joint(both: Pairs) -> Linear:
     starts = np.flatnonzero(new)
     samples, sizes = [], np.zeros(len(starts))
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
-        step = (of_a.influence - of_b.influence)[order]
+        step = (of_a.influence - scale * of_b.influence)[order]
         size = ((of_a.size > 0) | (of_b.size > 0)).astype(float)[order]
         share = np.add.reduceat((of_a.share + of_b.share)[order] / 2, starts)
         influence, rows = np.add.reduceat(step, starts), np.add.reduceat(size, starts)
-        between = np.where(rows > 0, influence**2 / rows, 0.0)
+        between = influence**2 / np.maximum(rows, 1.0)
         within = np.bincount(group, step**2, slices) - np.bincount(group[starts], between, slices)
         samples.append(
             Sample(
@@ -164,7 +187,7 @@ def _joint(both: Pairs) -> Linear:
         sizes = sizes + rows
     return replace(
         a,
-        estimate=a.estimate - b.estimate,
+        estimate=a.estimate - scale * b.estimate,
         n=np.bincount(group[starts], sizes, slices),
         clusters=np.bincount(group[starts], sizes > 0, slices),
         missing=a.missing + b.missing,
@@ -193,6 +216,8 @@ def _is_binary(metric: Metric, both: Pairs) -> Any:
 
 
 def _check_method(metric: Metric, method: Method, grouped: Any, binary: Any) -> None:
+    if method in ("pooled", "unpooled"):
+        raise EvalError(f"method={method!r} is for paired=False; use 'auto'")
     if method in BINARY and not binary.all():
         why = "there are clusters" if grouped.any() else f"{metric.name!r} is not 0/1 on each example"
         raise EvalError(f"method={method!r} needs independent 0/1 pairs, but {why}; use 'auto'")
@@ -299,10 +324,12 @@ def _without_test(found: Difference) -> Difference:
     return replace(found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank)
 
 
-def unpaired(metric: Metric, found: Linear, method: Method, level: float) -> Difference:
+def unpaired(
+    metric: Metric, found: Linear, method: Method, level: float, scale: float = 1.0
+) -> Difference:
     """The difference of system 0 and system 1 on different examples, in every slice."""
     a, b = split(_in_units(metric, found))
-    value = a.estimate - b.estimate
+    value = a.estimate - scale * b.estimate
     grouped = (a.clusters < a.n) | (b.clusters < b.n)
     if method in ("exact", "mid-p", "corrected"):
         raise EvalError(f"method={method!r} is for pairs; with paired=False use 'auto'")
@@ -311,34 +338,50 @@ def unpaired(metric: Metric, found: Linear, method: Method, level: float) -> Dif
     with np.errstate(divide="ignore", invalid="ignore"):
         kind = str(method) if method in SANDWICH else "cr2"
         of_a, of_b = SANDWICH[kind](a), SANDWICH[kind](b)
+        other = scale**2 * of_b.value
         variance = Variance(
-            of_a.value + of_b.value, pairs.welch_df(of_a.value, of_a.df, of_b.value, of_b.df)
+            of_a.value + other, pairs.welch_df(of_a.value, of_a.df, other, of_b.df)
         )
         joint = replace(a, estimate=value, n=a.n + b.n, clusters=a.clusters + b.clusters)
         result = _by_t(joint, variance, kind, level, grouped)
         names = [text.replace("paired t", "Welch t").replace("paired ", "") for text in result.method]
         result = replace(result, method=np.array(names, object))
         score = np.full(len(value), metric.proportion is not None and not a.weighted)
-        score &= ~grouped & (a.n > 0) & (b.n > 0)
+        score &= ~grouped & (a.n > 0) & (b.n > 0) & (scale == 1)
         if metric.proportion is not None and metric.proportion.map is not None:
             score[:] = False
-        if method in ("auto", "score"):
-            result = _by_two_proportions(result, a, b, level, score)
+        if method in UNPAIRED and not score.all():
+            raise EvalError(f"method={method!r} needs rates of independent rows; use 'auto'")
+        if method in ("auto", *UNPAIRED):
+            kind = "score" if method == "auto" else str(method)
+            result = _by_two_proportions(result, a, b, kind, level, score)
     return result if method is not None else _without_test(result)
 
 
-def _by_two_proportions(found: Difference, a: Linear, b: Linear, level: float, use: Any) -> Difference:
+def _by_two_proportions(
+    found: Difference, a: Linear, b: Linear, kind: str, level: float, use: Any
+) -> Difference:
+    """A test of two independent rates, in the slices where it is the right one."""
     x = (np.round(a.share * a.n), a.n, np.round(b.share * b.n), b.n)
-    x1, n1, x2, n2 = (np.where(use, value, np.nan) for value in x)
-    p = pairs.two_proportions(x1, n1, x2, n2)[1]
-    low, high = pairs.miettinen_nurminen(x1, n1, x2, n2, level)
-    spread = a.share * (1 - a.share) / a.n + b.share * (1 - b.share) / b.n
+    counts = [np.where(use, value, np.nan) for value in x]
+    error = np.sqrt(a.share * (1 - a.share) / a.n + b.share * (1 - b.share) / b.n)
+    low, high = np.full(len(error), np.nan), np.full(len(error), np.nan)
+    if kind == "score":
+        p = pairs.two_proportions(*counts)[1]
+        low, high = pairs.miettinen_nurminen(*counts, level)
+    elif kind == "unpooled":
+        p = pairs.unpooled_z(*counts)[1]
+        half = -ndtri((1 - level) / 2) * error
+        low, high = found.value - half, found.value + half
+    else:
+        p = pairs.pooled_z(*counts)[1]
+    name = {"score": "score, Miettinen-Nurminen", "unpooled": "z, unpooled", "pooled": "z, pooled"}
     return replace(
         found,
-        std_error=np.where(use, np.sqrt(spread), found.std_error),
+        std_error=np.where(use, error, found.std_error),
         low=np.where(use, low, found.low),
         high=np.where(use, high, found.high),
         p_value=np.where(use, p, found.p_value),
-        method=np.where(use, "score, Miettinen-Nurminen", found.method),
+        method=np.where(use, name[kind], found.method),
         note=np.where(use, "", found.note),
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Input, Source, names, slices
+from frame_eval.columns import By, Columns, Input, Slices, Source, names, slices
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
@@ -28,6 +28,7 @@ from frame_eval.verbs.summary import (
     check_names,
     notes_of,
     per_class,
+    with_class,
 )
 
 COLUMNS = (
@@ -102,7 +103,8 @@ def compare(
         interval, else the difference of influences with CR2 errors on Satterthwaite's degrees of
         freedom (a paired t-test without clusters). ``"exact"``, ``"mid-p"`` and ``"corrected"``
         give p-values only. ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``. None: differences only. With
-        ``paired=False`` the score test with the interval of Miettinen and Nurminen, else Welch.
+        ``paired=False`` the score test with the interval of Miettinen and Nurminen, else Welch;
+        ``"unpooled"`` and ``"pooled"`` (p only) are the textbook z-tests of two rates.
     level
         Nominal coverage, between 0 and 1.
     adjust
@@ -145,43 +147,88 @@ def compare(
     >>> result.select("system", "difference", "wins", "losses").row(0)
     ('new', 0.5, 2, 0)
     """
-    check_metrics(metrics)
     check_option("method", method, METHODS)
+    check_option("adjust", adjust, (*adjusting.METHODS, None))
+    chosen = slices(by, overall)
+    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
+    found = contrast(
+        frame, check_metrics(metrics), chosen, roles, baseline, paired, unmatched, missing
+    )
+    rows = found.table(method, check_level(level))
+    adjusted = _adjusted(rows, adjust, family, method)
+    order = [name for name in rows.columns if name not in COLUMNS]
+    order += [name for name in COLUMNS if name in rows.columns or name == "p_adjusted"]
+    return rows.with_columns(adjusted).select(order)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One metric of one pair of systems, linearised in every slice."""
+
+    position: int
+    metric: Metric
+    label: Any
+    pair: tuple[int, int]
+    linear: Linear
+    present: Any
+    remarks: list[Any]
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """Pairs of systems estimated and linearised, before any test is made."""
+
+    found: Reduced
+    paired: bool
+    contrasts: tuple[Contrast, ...]
+
+    def table(self, method: Method, level: float, scale: float = 1.0) -> pl.DataFrame:
+        """The result frame; with ``scale``, of the system minus that much of the baseline."""
+        blocks = []
+        for one in self.contrasts:
+            if self.paired:
+                assert self.found.cluster_of is not None
+                result = differences.paired(
+                    one.metric, one.linear, self.found.cluster_of, method, level, scale
+                )
+            else:
+                result = differences.unpaired(one.metric, one.linear, method, level, scale)
+            blocks.append(_block(one, result))
+        return _assembled(blocks, self.found, level if method is not None else None)
+
+
+def contrast(
+    frame: Any,
+    metrics: Sequence[Metric],
+    chosen: Slices,
+    roles: Roles,
+    baseline: Any,
+    paired: bool,
+    unmatched: Unmatched,
+    missing: Missing,
+) -> Contrasts:
+    """The pairs of systems of a frame, ready for tests and intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_option("unmatched", unmatched, ("raise", "drop"))
-    check_option("adjust", adjust, (*adjusting.METHODS, None))
-    check_level(level)
-    if system is None:
+    check_names(chosen.columns, COLUMNS)
+    if not roles.system:
         raise EvalError("say system=<the column that names the systems>")
-    if example is None and paired:
+    if not roles.example and paired:
         raise EvalError(
             "say example=<the column(s) that identify what was asked>; for systems that answered "
             "different examples say paired=False"
         )
-    chosen = slices(by, overall)
-    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
-    check_names(chosen.columns, COLUMNS)
     asked = [*metrics, *_prevalences(metrics)]
-    found = reduce(
-        frame,
-        asked,
-        chosen,
-        roles,
-        missing=missing,
-        moments=True,
-        by_example=paired,
-    )
-    chosen_pairs = _pairs(found.systems, baseline)
-    blocks = []
-    for a, b in chosen_pairs:
-        restricted = [_pair(table, a, b) for table in found.tables]
-        notes: list[str] = []
+    found = reduce(frame, asked, chosen, roles, missing=missing, by_example=paired)
+    contrasts: list[Contrast] = []
+    for pair in _pairs(found.systems, baseline):
+        tables = [_pair(table, *pair) for table in found.tables]
+        present = np.bincount(tables[0].slice, minlength=found.shape[0]) > 0
+        notes: list[str] = [""] * len(tables)
         if paired:
-            restricted, notes = _matched(restricted, found, (a, b), unmatched, missing)
-        blocks += _compared(
-            metrics, replace(found, tables=restricted), (a, b), paired, method, level, notes
-        )
-    return _assembled(blocks, found, level, method, adjust, family)
+            tables, notes = _matched(tables, found, pair, unmatched, missing)
+        contrasts += _contrasts(metrics, replace(found, tables=tables), pair, present, notes)
+    return Contrasts(found, paired, tuple(contrasts))
 
 
 def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:
@@ -309,35 +356,34 @@ def _check_weights(table: Table, found: Reduced, size: int) -> None:
         )
 
 
-def _compared(
+def _contrasts(
     metrics: Sequence[Metric],
     found: Reduced,
     pair: tuple[int, int],
-    is_paired: bool,
-    method: Method,
-    level: float,
+    present: Any,
     notes: list[str],
-) -> list[pl.DataFrame]:
-    """A block of rows for every metric of one pair."""
+) -> list[Contrast]:
+    """Every metric of one pair."""
     shape = (found.shape[0], 2)
     prevalence = {
-        metric.inputs["x"].key: linear(metric, table, *shape)  # type: ignore[union-attr]
+        _only_input(metric).key: linear(metric, table, *shape)
         for metric, table in zip(_prevalences(metrics), found.tables[len(metrics) :], strict=True)
     }
-    blocks = []
     position = {metric.name: i for i, metric in enumerate(metrics)}
     measured = replace(found, tables=found.tables[: len(metrics)])
+    result = []
     for metric, label, table in per_class(metrics, measured):
-        one = linear(metric, table, *shape)
-        if is_paired:
-            assert found.cluster_of is not None
-            result = differences.paired(metric, one, found.cluster_of, method, level)
-        else:
-            result = differences.unpaired(metric, one, method, level)
         at = position[metric.name]
-        remarks = [notes[at] if notes else "", *_imbalance(metric, prevalence)]
-        blocks.append(_block(metric, label, one, result, (at, *pair), remarks))
-    return blocks
+        remarks = [notes[at], *_imbalance(metric, prevalence)]
+        one = linear(metric, table, *shape)
+        result.append(Contrast(at, metric, label, pair, one, present, remarks))
+    return result
+
+
+def _only_input(metric: Metric) -> Input:
+    (given,) = metric.inputs.values()
+    assert isinstance(given, Input)
+    return given
 
 
 def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
@@ -357,33 +403,26 @@ def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
     return remarks
 
 
-def _block(
-    metric: Metric,
-    label: Any,
-    one: Linear,
-    result: Difference,
-    place: tuple[int, int, int],
-    remarks: list[Any],
-) -> pl.DataFrame:
+def _block(contrast: Contrast, result: Difference) -> pl.DataFrame:
+    one, remarks = contrast.linear, contrast.remarks
     slices = len(result.value)
-    reasons = notes_of(metric, one).reshape(slices, 2)
-    position, a, b = place
+    reasons = notes_of(contrast.metric, one).reshape(slices, 2)
+    a, b = contrast.pair
     notes = []
     for i in range(slices):
         texts = [*dict.fromkeys(reasons[i]), result.note[i]]
         texts += [remark if isinstance(remark, str) else remark[i] for remark in remarks]
         notes.append("; ".join(text for text in texts if text) or None)
-    there = one.rows.reshape(slices, 2).sum(1) + one.missing.reshape(slices, 2).sum(1) > 0
     count = slices
     return (
         pl.DataFrame(
             {
                 "__fe_slice": np.arange(count),
-                "__fe_metric": np.full(count, position),
+                "__fe_metric": np.full(count, contrast.position),
                 "__fe_a": np.full(count, a),
                 "__fe_b": np.full(count, b),
-                "class": pl.Series([label] * count),
-                "metric": [metric.name] * count,
+                "class": pl.Series([contrast.label] * count),
+                "metric": [contrast.metric.name] * count,
                 "estimate": one.estimate[0::2],
                 "baseline_estimate": one.estimate[1::2],
                 "difference": result.value,
@@ -404,35 +443,26 @@ def _block(
         )
         .with_columns(pl.col(pl.Float64).fill_nan(None))
         .with_columns(pl.col("wins", "losses", "ties").cast(pl.Int64))
-        .filter(pl.Series(there))
+        .filter(pl.Series(contrast.present))
     )
 
 
-def _assembled(
-    blocks: list[pl.DataFrame],
-    found: Reduced,
-    level: float,
-    method: Method,
-    adjust: adjusting.Method | None,
-    family: Columns | None,
-) -> pl.DataFrame:
-    types = {block["class"].dtype for block in blocks} - {pl.Null}
-    common = types.pop() if len(types) == 1 else pl.String()
-    rows = pl.concat([block.with_columns(pl.col("class").cast(common)) for block in blocks])
-    rows = rows.sort("__fe_slice", "__fe_metric", "class", "__fe_b", "__fe_a")
+def _assembled(blocks: list[pl.DataFrame], found: Reduced, level: float | None) -> pl.DataFrame:
+    """The blocks of all pairs and metrics, in the order of their keys, with the keys in front."""
+    rows = pl.concat(with_class(blocks))
+    classes = ["class"] if "class" in rows.columns else []
+    rows = rows.sort("__fe_slice", "__fe_metric", *classes, "__fe_b", "__fe_a")
     system = _names_of(found.systems)
-    keys = found.slices[rows["__fe_slice"].to_numpy()] if found.slices.width else pl.DataFrame()
     rows = rows.with_columns(
         system[rows["__fe_a"].to_numpy()].alias("system"),
         system[rows["__fe_b"].to_numpy()].alias("baseline"),
-        pl.lit(level if method is not None else None, dtype=pl.Float64).alias("level"),
+        pl.lit(level, dtype=pl.Float64).alias("level"),
     )
-    whole = pl.concat([keys, rows], how="horizontal") if keys.width else rows
-    whole = whole.with_columns(_adjusted(whole, adjust, family, method))
-    kept = [c for c in COLUMNS if c != "class" or rows["class"].dtype != pl.Null]
-    if not any(block["class"].null_count() < block.height for block in blocks):
-        kept = [c for c in kept if c != "class"]
-    return whole.select(*keys.columns, *kept)
+    kept = [name for name in COLUMNS if name in rows.columns]
+    if not found.slices.width:
+        return rows.select(kept)
+    keys = found.slices[rows["__fe_slice"].to_numpy()]
+    return pl.concat([keys, rows.select(kept)], how="horizontal")
 
 
 def _names_of(systems: pl.DataFrame) -> pl.Series:

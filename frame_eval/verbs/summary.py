@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Source, names, slices
+from frame_eval.columns import By, Columns, Slices, Source, names, slices
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
@@ -116,33 +117,55 @@ def summary(
     >>> result.select("lang", "estimate", "n").rows()
     [('de', 0.6666666666666666, 3), ('sw', 0.5, 2)]
     """
-    check_metrics(metrics)
     check_option("interval", interval, INTERVALS)
-    check_option("missing", missing, ("raise", "drop", "worst"))
-    check_level(level)
-    for metric in metrics:
+    for metric in check_metrics(metrics):
         choose(metric, interval)
     chosen = slices(by, overall)
     roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
+    found = measure(frame, metrics, chosen, roles, missing, moments=interval is not None)
+    return found.table(interval, check_level(level))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Metrics estimated and linearised in every slice, before any interval is made."""
+
+    found: Reduced
+    metrics: tuple[tuple[int, Metric, Any, Linear], ...]
+    clustered: bool
+    keep_empty: bool
+
+    def table(self, interval: Interval, level: float, keep_empty: bool = False) -> pl.DataFrame:
+        """The result frame, with intervals at a level."""
+        keep = keep_empty or self.keep_empty
+        blocks = [
+            _block(self, position, metric, label, linearised, interval, level, keep)
+            for position, metric, label, linearised in self.metrics
+        ]
+        return _assembled(blocks, self.found)
+
+
+def measure(
+    frame: Any,
+    metrics: Sequence[Metric],
+    chosen: Slices,
+    roles: Roles,
+    missing: Missing,
+    moments: bool = True,
+) -> Measured:
+    """The metrics of a frame, ready for intervals at any level."""
+    check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.columns, *roles.system), COLUMNS)
-    found = reduce(
-        frame, metrics, chosen, roles, missing=missing, moments=interval is not None
-    )
-    clustered = bool(roles.unit)
-    blocks = [
-        _block(
-            metric,
-            label,
-            linear(metric, table, *found.shape),
-            (position, interval, level, clustered, bool(chosen.conditions)),
-        )
+    found = reduce(frame, metrics, chosen, roles, missing=missing, moments=moments)
+    linearised = tuple(
+        (position, metric, label, linear(metric, table, *found.shape))
         for position, (metric, label, table) in enumerate(per_class(metrics, found))
-    ]
-    return _assembled(blocks, found)
+    )
+    return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
 
 
-def check_metrics(metrics: Sequence[Any]) -> None:
-    """Raise unless there are metrics, and all of them are, with different names."""
+def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
+    """The metrics, if there are any and they have different names."""
     if not metrics:
         raise EvalError("name at least one metric, such as fe.rate('correct')")
     seen: set[str] = set()
@@ -153,12 +176,14 @@ def check_metrics(metrics: Sequence[Any]) -> None:
         if metric.name in seen:
             raise EvalError(f"two metrics are called {metric.name!r}; rename one with .alias()")
         seen.add(metric.name)
+    return metrics
 
 
-def check_level(level: float) -> None:
-    """Raise unless the level is a number strictly between 0 and 1."""
+def check_level(level: float) -> float:
+    """The level, if it is a number strictly between 0 and 1."""
     if not isinstance(level, (int, float)) or not 0 < level < 1:
         raise EvalError(f"level={level!r} is not between 0 and 1")
+    return level
 
 
 def check_names(keys: Sequence[str], columns: Sequence[str]) -> None:
@@ -169,7 +194,7 @@ def check_names(keys: Sequence[str], columns: Sequence[str]) -> None:
                 f"key column {name!r} has the name of a result column; rename it, for example "
                 f"to {name + '_'!r}"
             )
-        if keys.count(name) > 1 if isinstance(keys, tuple) else list(keys).count(name) > 1:
+        if list(keys).count(name) > 1:
             raise EvalError(f"column {name!r} is both a slice key and the system")
 
 
@@ -211,9 +236,17 @@ def _reasons(metric: Metric, sums: Any) -> Any:
     return "" if reasons is None else reasons
 
 
-def _block(metric: Metric, label: Any, found: Linear, options: tuple[Any, ...]) -> pl.DataFrame:
-    position, interval, level, clustered, keep_empty = options
-    made = intervals(metric, found, interval, level, clustered)
+def _block(
+    measured: Measured,
+    position: int,
+    metric: Metric,
+    label: Any,
+    found: Linear,
+    interval: Interval,
+    level: float,
+    keep_empty: bool,
+) -> pl.DataFrame:
+    made = intervals(metric, found, interval, level, measured.clustered)
     notes = [
         "; ".join(text for text in (first, second) if text) or None
         for first, second in zip(notes_of(metric, found), made.note, strict=True)
@@ -246,17 +279,18 @@ def _block(metric: Metric, label: Any, found: Linear, options: tuple[Any, ...]) 
     return frame.filter(pl.Series(there))
 
 
+def with_class(blocks: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """The blocks with their classes in one type, or without the column where there is none."""
+    types = {block["class"].dtype for block in blocks} - {pl.Null}
+    if not types:
+        return [block.drop("class") for block in blocks]
+    common = types.pop() if len(types) == 1 else pl.String()
+    return [block.with_columns(pl.col("class").cast(common)) for block in blocks]
+
+
 def _assembled(blocks: list[pl.DataFrame], found: Reduced) -> pl.DataFrame:
     """The blocks of all metrics, in the order of their keys, with the keys in front."""
-    types = {block["class"].dtype for block in blocks} - {pl.Null}
-    if len(types) > 1:
-        blocks = [block.with_columns(pl.col("class").cast(pl.String)) for block in blocks]
-        types = {pl.String()}
-    if types:
-        common = types.pop()
-        blocks = [block.with_columns(pl.col("class").cast(common)) for block in blocks]
-    else:
-        blocks = [block.drop("class") for block in blocks]
+    blocks = with_class(blocks)
     rows = pl.concat(blocks).sort("__fe_group", "__fe_metric")
     group = rows["__fe_group"].to_numpy()
     systems = found.shape[1]

@@ -1,0 +1,564 @@
+"""Every metric of the catalogue against scikit-learn, numpy or a formula written here."""
+
+import math
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+import pytest
+from numpy.testing import assert_allclose
+from polars.testing import assert_frame_equal
+from sklearn import metrics as sk
+
+import frame_eval as fe
+
+NAN = np.nan
+EXACT = 1e-12  # relative and absolute; sums of a few hundred floats
+
+
+def _table(kind, y, p, **columns):
+    n = len(y)
+    rng = np.random.default_rng(n)
+    frame = pl.DataFrame(
+        {
+            "y": y,
+            "p": p,
+            "s": rng.normal(size=n),
+            "x": rng.gamma(2.0, 3.0, n),
+            "z": rng.gamma(2.0, 3.0, n) + 0.1,
+            "ok": rng.random(n) < 0.7,
+            "w": np.ones(n),
+            "g": np.arange(n) % 3,
+            "c": np.arange(n) // 4,
+            "e": np.arange(n),
+        }
+    ).with_columns(**columns)
+    return kind, frame
+
+
+def _random(n, classes, agree, seed):
+    """Labels and predictions that agree now and then."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(classes, n, p=np.arange(len(classes), 0, -1) / math.comb(len(classes) + 1, 2))
+    p = np.where(rng.random(n) < agree, y, rng.choice(classes, n))
+    return y.tolist(), p.tolist()
+
+
+def _scores(seed, n, tied):
+    values = np.random.default_rng(seed).normal(size=n)
+    return pl.Series(np.round(values) if tied else values)
+
+
+WORDS = ["ant", "bee", "cat", "dog"]
+TABLES = {
+    "random": _table("01", *_random(211, [0, 1], 0.5, 1)),
+    "weighted": _table(
+        "01", *_random(160, [0, 1], 0.4, 2), w=pl.Series(np.arange(160) % 7 + 1.0), s=_scores(3, 160, True)
+    ),
+    "tied": _table(
+        "01",
+        *_random(90, [0, 1], 0.6, 4),
+        s=_scores(5, 90, True),
+        x=_scores(6, 90, True),
+        z=pl.Series(np.arange(90) % 3 + 1.0),
+    ),
+    "bools": _table("01", *_random(75, [True, False], 0.6, 7)),
+    "words": _table("words", *_random(180, WORDS, 0.5, 8)),
+    "weighted words": _table(
+        "words", *_random(140, WORDS, 0.3, 9), w=pl.Series(np.arange(140) % 5 + 0.5)
+    ),
+    "integers": _table("many", *_random(120, [3, 10, 25], 0.6, 10)),
+    "unpredicted class": _table("words", ["ant", "bee", "cat"] * 4, ["ant", "ant", "bee"] * 4),
+    "alien prediction": _table("words", ["ant", "bee", "cat"] * 4, ["ant", "dog", "bee"] * 4),
+    "disjoint": _table("words", ["ant"] * 6, ["bee"] * 6),
+    "one class": _table("01", [1] * 9, [1] * 9),
+    "no positives": _table("01", [0] * 9, [0, 1, 0] * 3),
+    "no predicted positives": _table("01", [0, 1, 1] * 3, [0] * 9),
+    "all negative": _table("01", [0] * 9, [0] * 9),
+    "all wrong": _table("01", [0, 1] * 6, [1, 0] * 6),
+    "one class in a slice": _table("01", [1, 0, 0] * 5, [1, 0, 1] * 5),
+    "single row": _table("01", [1], [1]),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A metric, how to get its value otherwise (None: undefined), and on which tables."""
+
+    make: Callable[[str], Any]
+    oracle: Callable[[Any], Any]
+    kinds: tuple[str, ...] = ("01", "words", "many")
+    weights: bool = True
+
+
+def _positive(t):
+    return {"01": 1, "words": "ant", "many": 3}[t.kind]
+
+
+def _ones(t):
+    return np.asarray(t.y) == _positive(t), np.asarray(t.p) == _positive(t)
+
+
+def _binary(score, **options):
+    def oracle(t):
+        y, p = _ones(t)
+        return score(y, p, sample_weight=t.w, zero_division=NAN, **options)
+
+    return oracle
+
+
+def _average(score, average, **options):
+    def oracle(t):
+        y, p = np.asarray(t.y), np.asarray(t.p)
+        chosen = options.pop("labels", None) or sorted({*y, *p})
+        return score(
+            y, p, labels=chosen, average=average, sample_weight=t.w, zero_division=NAN, **options
+        )
+
+    return oracle
+
+
+def _weighted_f(score, **options):
+    """Weighted by support; undefined where the classes that are defined have no support."""
+
+    def oracle(t):
+        y, p = np.asarray(t.y), np.asarray(t.p)
+        each = score(
+            y, p, average=None, labels=sorted({*y, *p}), sample_weight=t.w, zero_division=NAN, **options
+        )
+        support = np.array([t.w[y == c].sum() for c in sorted({*y, *p})])
+        seen = np.isfinite(each)
+        return (each[seen] * support[seen]).sum() / support[seen].sum() if support[seen].any() else None
+
+    return oracle
+
+
+def _class_counts(t):
+    """tn, fp, fn, tp of every class that occurs."""
+    y, p = np.asarray(t.y), np.asarray(t.p)
+    found = sk.multilabel_confusion_matrix(
+        y, p, sample_weight=t.w, labels=sorted({*y, *p})
+    ).reshape(-1, 4)
+    return found.T
+
+
+def _specificity(average):
+    def oracle(t):
+        if average == "binary":
+            y, p = _ones(t)
+            return sk.recall_score(~y, ~p, sample_weight=t.w, zero_division=NAN)
+        tn, fp, fn, tp = _class_counts(t)
+        if average == "micro":
+            return tn.sum() / (tn + fp).sum() if (tn + fp).sum() else None
+        seen = tn + fp > 0
+        if not seen.any():
+            return None
+        weights = (tp + fn)[seen] if average == "weighted" else np.ones(seen.sum())
+        return (tn / np.where(seen, tn + fp, 1))[seen] @ weights / weights.sum()
+
+    return oracle
+
+
+def _mcc(t):
+    constant = len(set(t.y)) == 1 or len(set(t.p)) == 1
+    return None if constant else sk.matthews_corrcoef(t.y, t.p, sample_weight=t.w)
+
+
+def _kappa(t):
+    if len({*t.y, *t.p}) == 1:
+        return None
+    return sk.cohen_kappa_score(t.y, t.p, sample_weight=t.w)
+
+
+def _auc(t):
+    y, _ = _ones(t)
+    return None if y.all() or not y.any() else sk.roc_auc_score(y, t.s, sample_weight=t.w)
+
+
+def _quantile(q):
+    """The order statistics of the rows, a weight being a share of them: by counting out."""
+
+    def oracle(t):
+        x, n = np.asarray(t.x), len(t.x)
+        if len(set(t.w)) == 1:
+            return np.quantile(x, q)
+        units = np.round(2 * t.w).astype(int)  # weights here are multiples of one half
+        sample = np.repeat(np.sort(x), units[np.argsort(x, kind="stable")] * n)
+        size, at = units.sum(), q * (n - 1)
+        low, high = (sample[(min(int(i), n - 1) + 1) * size - 1] for i in (at, math.ceil(at)))
+        return low + (at - int(at)) * (high - low)
+
+    return oracle
+
+
+def _labels(kind):
+    return {"01": None, "words": ["ant", "cat"], "many": [3, 25]}[kind]
+
+
+def _families():
+    scores = {
+        "precision": (fe.precision, sk.precision_score, {}),
+        "recall": (fe.recall, sk.recall_score, {}),
+        "f1": (fe.f1, sk.f1_score, {}),
+        "f0.5": (lambda *a, **k: fe.fbeta(*a, 0.5, **k), sk.fbeta_score, {"beta": 0.5}),
+        "f2": (lambda *a, **k: fe.fbeta(*a, 2, **k), sk.fbeta_score, {"beta": 2}),
+    }
+    for name, (metric, score, options) in scores.items():
+        yield (
+            f"{name} binary",
+            Case(lambda kind, m=metric: m("y", "p", positive=_of(kind)), _binary(score, **options)),
+        )
+        for average in ("macro", "micro", "weighted"):
+            oracle = (
+                _weighted_f(score, **options)
+                if average == "weighted"
+                else _average(score, average, **options)
+            )
+            yield (
+                f"{name} {average}",
+                Case(lambda _, m=metric, a=average: m("y", "p", average=a), oracle),
+            )
+    yield (
+        "specificity binary",
+        Case(lambda kind: fe.specificity("y", "p", positive=_of(kind)), _specificity("binary")),
+    )
+    for average in ("macro", "micro", "weighted"):
+        yield (
+            f"specificity {average}",
+            Case(lambda _, a=average: fe.specificity("y", "p", average=a), _specificity(average)),
+        )
+
+
+def _of(kind):
+    return {"01": None, "words": "ant", "many": 3}[kind]
+
+
+def _weighted_mean(value):
+    return lambda t: np.average(value(t), weights=t.w)
+
+
+CATALOGUE = {
+    "mean": Case(lambda _: fe.mean("x"), _weighted_mean(lambda t: t.x)),
+    "bounded mean": Case(
+        lambda _: fe.mean("x", better="lower", bounds=(0, 1000)), _weighted_mean(lambda t: t.x)
+    ),
+    "rate": Case(lambda _: fe.rate("ok"), _weighted_mean(lambda t: t.ok)),
+    "ratio": Case(lambda _: fe.ratio("x", "z"), lambda t: (t.w @ t.x) / (t.w @ t.z)),
+    "quantile": Case(lambda _: fe.quantile("x", 0.9), _quantile(0.9)),
+    "median": Case(lambda _: fe.median("x"), _quantile(0.5)),
+    "minimum": Case(lambda _: fe.quantile("x", 0), lambda t: t.x.min()),
+    "maximum": Case(lambda _: fe.quantile("x", 1), lambda t: t.x.max()),
+    "mae": Case(
+        lambda _: fe.mae("x", "z"), lambda t: sk.mean_absolute_error(t.x, t.z, sample_weight=t.w)
+    ),
+    "rmse": Case(
+        lambda _: fe.rmse("x", "z"),
+        lambda t: sk.root_mean_squared_error(t.x, t.z, sample_weight=t.w),
+    ),
+    "bias": Case(lambda _: fe.bias("x", "z"), _weighted_mean(lambda t: t.z - t.x)),
+    "accuracy": Case(
+        lambda _: fe.accuracy("y", "p"), lambda t: sk.accuracy_score(t.y, t.p, sample_weight=t.w)
+    ),
+    "mcc": Case(lambda _: fe.mcc("y", "p"), _mcc),
+    "cohen_kappa": Case(lambda _: fe.cohen_kappa("y", "p"), _kappa),
+    "balanced_accuracy": Case(
+        lambda _: fe.balanced_accuracy("y", "p"),
+        lambda t: sk.recall_score(
+            t.y, t.p, labels=sorted(set(t.y)), average="macro", sample_weight=t.w
+        ),
+    ),
+    "roc_auc": Case(lambda kind: fe.roc_auc("y", "s", positive=_of(kind)), _auc),
+    **dict(_families()),
+}
+
+each_table = pytest.mark.parametrize("table", TABLES)
+each_metric = pytest.mark.parametrize("name", CATALOGUE)
+
+
+def oracle_view(kind, rows):
+    columns = {name: rows[name].to_numpy() for name in rows.columns}
+    return SimpleNamespace(kind=kind, **columns)
+
+
+def compare(result, expected):
+    """A value equals, or is null with a reason where there is none."""
+    if expected is None or not np.isfinite(expected):
+        assert result["estimate"] is None
+        assert result["note"]
+        assert result["std_error"] is None
+        assert result["ci_low"] is None
+        assert result["ci_high"] is None
+        return
+    assert_allclose(result["estimate"], expected, rtol=EXACT, atol=EXACT)
+    if result["ci_low"] is not None:
+        assert result["ci_low"] <= result["estimate"] + EXACT
+        assert result["ci_high"] >= result["estimate"] - EXACT
+        assert result["ci_high"] > result["ci_low"]
+    elif result["method"] is None:
+        assert result["note"]
+
+
+@each_table
+@each_metric
+def test_against_the_oracle(name, table):
+    case, (kind, frame) = CATALOGUE[name], TABLES[table]
+    metric = case.make(kind)
+    result = frame.eval.summary(metric, weight="w")
+    assert result["metric"].to_list() == [metric.name]
+    compare(result.row(0, named=True), case.oracle(oracle_view(kind, frame)))
+    if (frame["w"] == 1).all():
+        plain = frame.eval.summary(metric)
+        assert_allclose(
+            plain["estimate"].to_numpy(), result["estimate"].to_numpy(), rtol=EXACT, equal_nan=True
+        )
+
+
+@each_table
+@each_metric
+def test_per_slice(name, table):
+    case, (kind, frame) = CATALOGUE[name], TABLES[table]
+    result = frame.eval.summary(case.make(kind), by="g", weight="w", cluster="c")
+    assert result["g"].to_list() == sorted(frame["g"].unique())
+    for row in result.iter_rows(named=True):
+        part = frame.filter(pl.col("g") == row["g"])
+        compare(row, case.oracle(oracle_view(kind, part)))
+        assert row["n"] <= part.height
+        assert row["clusters"] <= part["c"].n_unique()
+
+
+@each_metric
+def test_slices_of_a_partition_are_the_parts(name):
+    """A slice knows nothing of the other rows of the frame: the whole row is equal."""
+    for table in ("weighted", "words"):
+        case, (kind, frame) = CATALOGUE[name], TABLES[table]
+        metric = case.make(kind)
+        together = frame.eval.summary(metric, by="g", weight="w", cluster="c")
+        alone = pl.concat(
+            part.eval.summary(metric, by="g", weight="w", cluster="c")
+            for part in frame.partition_by("g", maintain_order=True)
+        ).sort("g")
+        assert_frame_equal(together, alone, rel_tol=1e-11, abs_tol=1e-12)
+
+
+@each_metric
+def test_row_order_does_not_matter(name):
+    case, (kind, frame) = CATALOGUE[name], TABLES["weighted"]
+    shuffled = frame.sample(fraction=1, shuffle=True, seed=11)
+    for roles in ({}, {"weight": "w"}, {"cluster": "c"}, {"weight": "w", "cluster": "c"}):
+        first = frame.eval.summary(case.make(kind), by="g", **roles)
+        second = shuffled.eval.summary(case.make(kind), by="g", **roles)
+        assert_frame_equal(first, second, rel_tol=EXACT, abs_tol=1e-13)
+
+
+@each_metric
+def test_duplicated_rows_of_a_cluster_weigh_twice(name):
+    """Each row twice, or with weight 2: the same estimate and the same clustered error."""
+    case, (kind, frame) = CATALOGUE[name], TABLES["weighted"]
+    metric = case.make(kind)
+    if metric.quantile not in (None, 0, 1):
+        pytest.skip("interpolation between order statistics sees the number of rows")
+    twice = pl.col("c") % 2 == 0
+    doubled = pl.concat([frame, frame.filter(twice)])
+    weighted = frame.with_columns(v=pl.when(twice).then(2.0).otherwise(1.0))
+    first = doubled.eval.summary(metric, cluster="c").row(0, named=True)
+    second = weighted.eval.summary(metric, cluster="c", weight="v").row(0, named=True)
+    assert_allclose(first["estimate"], second["estimate"], rtol=1e-12)
+    assert first["clusters"] == second["clusters"]
+    if metric.quantile is None:
+        assert_allclose(first["std_error"], second["std_error"], rtol=1e-10)
+
+
+@each_metric
+def test_weights_are_free_of_scale(name):
+    case, (kind, frame) = CATALOGUE[name], TABLES["weighted"]
+    scaled = frame.with_columns(w=1e-3 * pl.col("w"))
+    for cluster in (None, "c"):
+        first = frame.eval.summary(case.make(kind), weight="w", cluster=cluster)
+        second = scaled.eval.summary(case.make(kind), weight="w", cluster=cluster)
+        assert_frame_equal(first, second, rel_tol=1e-10, abs_tol=1e-12)
+
+
+@each_metric
+def test_a_metric_travels(name):
+    """Pickled, printed, renamed."""
+    case, (kind, frame) = CATALOGUE[name], TABLES["words"]
+    metric = case.make(kind)
+    again = pickle.loads(pickle.dumps(metric))
+    assert_frame_equal(frame.eval.summary(again), frame.eval.summary(metric))
+    assert metric.name in repr(metric)
+    assert all(repr(c) in repr(metric) for i in metric.inputs.values() for c in i.sources)
+    renamed = frame.eval.summary(metric.alias("mine"))
+    assert renamed["metric"].to_list() == ["mine"]
+    assert metric.name != "mine"
+    assert_frame_equal(renamed.drop("metric"), frame.eval.summary(metric).drop("metric"))
+
+
+@each_metric
+@pytest.mark.parametrize("table", ["random", "tied", "bools", "one class", "no positives", "words"])
+def test_the_expression_is_the_estimate(name, table):
+    case, (kind, frame) = CATALOGUE[name], TABLES[table]
+    metric = case.make(kind)
+    expected = frame.eval.summary(metric, by="g")["estimate"].to_list()
+    try:
+        expression = metric.expr()
+    except fe.EvalError as error:
+        assert metric.cells or metric.unit
+        assert "summary" in str(error)
+        return
+    found = frame.group_by("g").agg(expression).sort("g")[metric.name].to_list()
+    for value, estimate in zip(found, expected, strict=True):
+        assert (value is None) == (estimate is None)
+        assert value is None or math.isclose(value, estimate, rel_tol=1e-12, abs_tol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("metric", "score"),
+    [
+        (fe.precision, sk.precision_score),
+        (fe.recall, sk.recall_score),
+        (fe.f1, sk.f1_score),
+        (lambda *a, **k: fe.fbeta(*a, 2, **k), lambda *a, **k: sk.fbeta_score(*a, beta=2, **k)),
+    ],
+    ids=["precision", "recall", "f1", "f2"],
+)
+class TestScoresPerClass:
+    """Averages over chosen classes, a row per class, and values for 0/0."""
+
+    @pytest.mark.parametrize("table", ["words", "weighted words", "alien prediction", "random"])
+    def test_a_row_per_class(self, metric, score, table):
+        _, frame = TABLES[table]
+        result = frame.eval.summary(metric("y", "p", average=None), weight="w")
+        classes = sorted({*frame["y"], *frame["p"]})
+        assert result["class"].to_list() == classes
+        expected = score(
+            frame["y"].to_numpy(),
+            frame["p"].to_numpy(),
+            labels=classes,
+            average=None,
+            sample_weight=frame["w"].to_numpy(),
+            zero_division=NAN,
+        )
+        for row, value in zip(result.iter_rows(named=True), expected, strict=True):
+            compare(row, value)
+
+    @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
+    @pytest.mark.parametrize("labels", [["ant"], ["ant", "cat"], ["dog", "bee"]])
+    @pytest.mark.parametrize("table", ["words", "weighted words"])
+    def test_chosen_labels(self, metric, score, average, labels, table):  # noqa: PLR0917
+        _, frame = TABLES[table]
+        result = frame.eval.summary(metric("y", "p", average=average, labels=labels), weight="w")
+        expected = score(
+            frame["y"].to_numpy(),
+            frame["p"].to_numpy(),
+            labels=labels,
+            average=average,
+            sample_weight=frame["w"].to_numpy(),
+            zero_division=NAN,
+        )
+        compare(result.row(0, named=True), expected)
+
+    @pytest.mark.parametrize("average", ["macro", "micro"])
+    @pytest.mark.parametrize("zero", [0, 1, None])
+    @pytest.mark.parametrize("table", ["words", "unpredicted class", "alien prediction"])
+    def test_a_label_that_never_occurs(self, metric, score, average, zero, table):  # noqa: PLR0917
+        _, frame = TABLES[table]
+        labels = ["ant", "cat", "eel"]
+        result = frame.eval.summary(
+            metric("y", "p", average=average, labels=labels, zero_division=zero)
+        )
+        expected = score(
+            frame["y"].to_numpy(),
+            frame["p"].to_numpy(),
+            labels=labels,
+            average=average,
+            zero_division=NAN if zero is None else zero,
+        )
+        compare(result.row(0, named=True), expected)
+
+    @pytest.mark.parametrize("zero", [0, 1])
+    @pytest.mark.parametrize("table", ["all negative", "no positives", "no predicted positives"])
+    def test_zero_division(self, metric, score, zero, table):
+        _, frame = TABLES[table]
+        result = frame.eval.summary(metric("y", "p", zero_division=zero))
+        y, p = frame["y"].to_numpy(), frame["p"].to_numpy()
+        assert result["estimate"].item() == score(y, p, zero_division=zero)
+
+
+@pytest.mark.parametrize("labels", [[1], [True], [1.0]])
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Float64, pl.Boolean])
+def test_numeric_labels_are_numbers(labels, dtype):
+    """Labels name classes by value, whatever numeric type the column has."""
+    _, frame = TABLES["random"]
+    typed = frame.with_columns(pl.col("y", "p").cast(dtype))
+    result = typed.eval.summary(fe.recall("y", "p", average="macro", labels=labels))
+    expected = sk.recall_score(frame["y"].to_numpy(), frame["p"].to_numpy())
+    assert_allclose(result["estimate"].item(), expected, rtol=EXACT)
+
+
+def test_counts_behind_an_estimate():
+    _, frame = TABLES["random"]
+    y, p = frame["y"].to_numpy(), frame["p"].to_numpy()
+    metrics = fe.recall, fe.precision, fe.specificity, fe.f1, fe.accuracy
+    result = frame.eval.summary(*(metric("y", "p") for metric in metrics))
+    union = int((y | p).sum())
+    assert result["n"].to_list() == [y.sum(), p.sum(), (1 - y).sum(), union, len(y)]
+
+
+def test_any_class_may_be_the_positive_one():
+    _, frame = TABLES["words"]
+    for word in WORDS:
+        found = frame.eval.summary(fe.f1("y", "p", positive=word))["estimate"].item()
+        y, p = frame["y"].to_numpy() == word, frame["p"].to_numpy() == word
+        assert_allclose(found, sk.f1_score(y, p), rtol=EXACT)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 10])
+def test_pass_at_k(k):
+    rng = np.random.default_rng(k)
+    problem = np.repeat(np.arange(40), rng.integers(10, 14, 40))
+    ok = rng.random(len(problem)) < (problem % 5) / 5
+    frame = pl.DataFrame({"task": problem, "ok": ok, "lang": problem % 2})
+    metric = fe.pass_at_k("ok", k)
+
+    def value(task):
+        n, c = int((problem == task).sum()), int(ok[problem == task].sum())
+        return 1 - math.comb(n - c, k) / math.comb(n, k)
+
+    values = np.array([value(task) for task in range(40)])
+    whole = frame.eval.summary(metric, example="task").row(0, named=True)
+    assert_allclose(whole["estimate"], values.mean(), rtol=1e-13)
+    assert_allclose(whole["std_error"], values.std(ddof=1) / np.sqrt(40), rtol=1e-10)
+    assert whole["n"] == whole["clusters"] == 40
+    parts = frame.eval.summary(metric, example="task", by="lang")["estimate"].to_list()
+    assert_allclose(parts, [values[::2].mean(), values[1::2].mean()], rtol=1e-13)
+    with pytest.raises(fe.EvalError, match="summary"):
+        metric.expr()
+    again = pickle.loads(pickle.dumps(metric)).alias("mine")
+    assert frame.eval.summary(again, example="task")["estimate"].item() == whole["estimate"]
+
+
+def test_pass_at_k_short_of_attempts():
+    frame = pl.DataFrame({"task": [1, 1, 1, 2], "ok": [1, 0, 1, 1]})
+    with pytest.raises(fe.EvalError, match="1 problems have fewer than k=3"):
+        frame.eval.summary(fe.pass_at_k("ok", 3), example="task")
+    kept = frame.eval.summary(fe.pass_at_k("ok", 3, short="drop"), example="task")
+    assert kept["estimate"].item() == 1.0
+    assert kept["n"].item() == 1
+
+
+def test_pandas_gives_the_same():
+    _, frame = TABLES["weighted"]
+    metrics = [CATALOGUE[name].make("01").alias(name) for name in CATALOGUE]
+    first = frame.eval.summary(*metrics, by="g", weight="w", cluster="c")
+    second = frame.to_pandas().eval.summary(*metrics, by="g", weight="w", cluster="c")
+    assert_frame_equal(
+        first.select(cs.numeric()),
+        pl.from_pandas(second).select(cs.numeric()),
+        rel_tol=1e-12,
+        check_dtypes=False,
+    )
