@@ -24,6 +24,7 @@ from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
 from frame_eval.verbs.compare import compare
+from frame_eval.verbs.guard import Rule, assert_passed, guard, rule
 from frame_eval.verbs.summary import summary
 
 __version__ = "0.1.0"
@@ -34,7 +35,9 @@ __all__ = [
     "Evaluation",
     "GuardFailed",
     "Metric",
+    "Rule",
     "accuracy",
+    "assert_passed",
     "balanced_accuracy",
     "bias",
     "cohen_kappa",
@@ -44,6 +47,7 @@ __all__ = [
     "each",
     "f1",
     "fbeta",
+    "guard",
     "mae",
     "mcc",
     "mean",
@@ -57,6 +61,7 @@ __all__ = [
     "recall",
     "rmse",
     "roc_auc",
+    "rule",
     "specificity",
     "summary",
     "where",

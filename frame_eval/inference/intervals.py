@@ -119,11 +119,11 @@ def _proportion(
         error = error * proportion_map.slope(p)
         low, high = proportion_map.map(low), proportion_map.map(high)
     extreme = adjusted & ~one & ((p == 0) | (p == 1))
-    kind = "cluster CR2" if grouped.any() else "CR2"
     texts = _texts(len(p), "")
     notes = _texts(len(p), "")
     for i in np.flatnonzero(n > 0):
         texts[i] = method
+        kind = "cluster CR2" if grouped[i] else "CR2"
         if extreme[i]:
             texts[i] = f"{method}, {kind} (n_eff={size[i]:.4g})"
             notes[i] = "all alike: the data can not show how clusters correlate"
@@ -211,7 +211,9 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
             low[i] = _order_statistic(sums, lower / size)
         if upper <= size:
             high[i] = _order_statistic(sums, upper / size)
-        texts[i] = "order statistics" if size == found.n[i] else f"order statistics (n_eff={size:g})"
+        texts[i] = (
+            "order statistics" if size == found.n[i] else f"order statistics (n_eff={size:g})"
+        )
         if not (np.isfinite(low[i]) and np.isfinite(high[i])):
             notes[i] = "too few rows for both limits"
     # The spread that a symmetric interval of this width would have (Francisco and Fuller 1991).
@@ -237,4 +239,3 @@ def _order_statistic(sums: Any, share: float) -> float:
     below = np.cumsum(sums.n) / np.sum(sums.n)
     at = int(np.searchsorted(below, share * (1 - 1e-12)))
     return float(sums.classes[0][min(at, len(below) - 1)])
-

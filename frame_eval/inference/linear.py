@@ -285,9 +285,7 @@ def _samples(
         between = np.where(size > 0, influence**2 / size, 0.0)
         within = np.bincount(group, term.squares, groups) - np.bincount(unit_group, between, groups)
         count = (size > 0).astype(float)
-        samples.append(
-            Sample(influence, influence**2, share, size, count, np.maximum(within, 0.0))
-        )
+        samples.append(Sample(influence, influence**2, share, size, count, np.maximum(within, 0.0)))
     return tuple(samples), unit_group, unit
 
 

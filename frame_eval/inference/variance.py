@@ -31,9 +31,7 @@ def cr2(found: Linear) -> Variance:
         parts = [_one_sample(sample, found.group, groups) for sample in found.samples]
         if len(parts) == 1:
             return parts[0]
-        inflated = sum(
-            sample.influence / np.sqrt(1 - sample.share) for sample in found.samples
-        )
+        inflated = sum(sample.influence / np.sqrt(1 - sample.share) for sample in found.samples)
         total = np.bincount(found.group, np.square(inflated), groups)
         if _singles(found):
             total = np.sum([part.value for part in parts], axis=0)

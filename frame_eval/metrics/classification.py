@@ -172,7 +172,8 @@ def _mcc(c: Confusion) -> Score:
 
 def _whole(score: Callable[[Confusion], Score], s: Any) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return score(_confusion(s)).value
+        value: Array = score(_confusion(s)).value
+    return value
 
 
 def _whole_gradient(score: Callable[[Confusion], Score], s: Any) -> dict[str, Array]:
@@ -199,10 +200,10 @@ class Averaged(NamedTuple):
 
 
 def _averaged(score: Any, average: str, labels: Any, zero: float | None, s: Any) -> Averaged:
-    confusion = _confusion(s)
+    chosen = _chosen(labels, s.classes[0])
+    confusion = _padded(_confusion(s), len(chosen))
     with np.errstate(divide="ignore", invalid="ignore"):
         each = score(confusion)
-    chosen = _chosen(labels, s.classes[0])
     occurs = chosen & ((confusion.truth + confusion.predicted > 0) | (labels is not None))
     undefined = occurs & ~np.isfinite(each.value)
     if zero is not None:
@@ -229,8 +230,9 @@ def _average_gradient(score: Any, average: str, labels: Any, zero: float | None,
         mean = (values * weights).sum(-1, keepdims=True)
         total = found.truth.sum(-1, keepdims=True)
         parts[1] = parts[1] + np.where(found.defined, (values - mean) / total, 0.0)
-    value = found.score.value
-    return {"n": _spread(Score(value, *parts), parts[3].sum(-1))}
+    by_n = parts[3].sum(-1)
+    value, *inside = (part[..., : len(s.classes[0])] for part in (found.score.value, *parts))
+    return {"n": _spread(Score(value, inside[0], inside[1], inside[2], inside[3]), by_n)}
 
 
 def _weighted(part: Array, weights: Array) -> Array:
@@ -240,29 +242,47 @@ def _weighted(part: Array, weights: Array) -> Array:
 def _left_out(score: Any, average: str, labels: Any, zero: float | None, s: Any) -> Array:
     found = _averaged(score, average, labels, zero, s)
     missing = np.asarray((found.occurs & ~found.defined).sum(-1))
-    texts = [f"{k} class{'es' * (k > 1)} undefined, left out" if k else "" for k in missing.flat]
+    texts = [_undefined_classes(int(k)) for k in missing.flat]
     return np.array(texts, dtype=object).reshape(missing.shape)
 
 
+def _undefined_classes(k: int) -> str:
+    if k == 0:
+        return ""
+    return f"{k} class{'es' if k > 1 else ''} undefined, left out"
+
+
 def _chosen(labels: Sequence[Any] | None, classes: Sequence[Any]) -> Array:
+    """Which classes are asked for; labels that occur nowhere stand behind them, as chosen."""
     if labels is None:
         return np.ones(len(classes), bool)
-    wanted = {str(value) for value in labels}
-    return np.array([str(value) in wanted for value in classes])
+    absent = [value for value in labels if value not in classes]
+    return np.array([value in labels for value in classes] + [True] * len(absent))
+
+
+def _padded(c: Confusion, size: int) -> Confusion:
+    """The margins with empty classes behind the others, up to ``size`` classes."""
+    more = size - c.truth.shape[-1]
+    if not more:
+        return c
+    width = [(0, 0)] * (c.truth.ndim - 1) + [(0, more)]
+    diagonal, truth, predicted = (np.pad(part, width) for part in c[:3])
+    return Confusion(diagonal, truth, predicted, c.n)
 
 
 def _micro(score: Any, labels: Any, s: Any) -> Score:
     c = _confusion(s)
     chosen = _chosen(labels, s.classes[0])
+    size = np.asarray(chosen.sum(-1, keepdims=True))
+    chosen = chosen[: c.truth.shape[-1]]
     if labels is None:
         chosen = chosen & (c.truth + c.predicted > 0)
-    pooled = Confusion(*((part * chosen).sum(-1, keepdims=True) for part in c[:3]), c.n)
-    pooled = pooled._replace(n=c.n * chosen.sum(-1, keepdims=True))
+        size = chosen.sum(-1, keepdims=True)
+    diagonal, truth, predicted = ((part * chosen).sum(-1, keepdims=True) for part in c[:3])
     with np.errstate(divide="ignore", invalid="ignore"):
-        result = score(pooled)
-    size = chosen.sum(-1, keepdims=True)
-    parts = [np.where(chosen, part, 0.0) for part in result[1:4]]
-    return Score(result.value[..., 0], *parts, (result.by_n * size)[..., 0])
+        result: Score = score(Confusion(diagonal, truth, predicted, c.n * size))
+    by = [np.where(chosen, part, 0.0) for part in result[1:4]]
+    return Score(result.value[..., 0], by[0], by[1], by[2], (result.by_n * size)[..., 0])
 
 
 def _no_sums(_: Any) -> Any:
@@ -311,8 +331,9 @@ def _class_gradient(score: Any, k: int, s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         result: Score = score(_confusion(s))
     only = np.arange(result.value.shape[-1]) == k
-    parts = [np.where(only, part, 0.0) for part in result[1:4]]
-    return {"n": _spread(Score(result.value, *parts, result.by_n), result.by_n[..., k])}
+    by = [np.where(only, part, 0.0) for part in result[1:4]]
+    score_k = Score(result.value, by[0], by[1], by[2], result.by_n)
+    return {"n": _spread(score_k, result.by_n[..., k])}
 
 
 class Family(NamedTuple):
@@ -447,7 +468,7 @@ def _binary(
     )
 
 
-def _build(
+def _build(  # noqa: PLR0917 - the options of every member, in the order of their signature
     family: Family,
     target: Source,
     pred: Source,

@@ -45,7 +45,10 @@ def _no_negatives(s: Any) -> Any:
 
 
 def _few(s: Any) -> Any:
-    rarer = int(min(s.pos.sum(), s.neg.sum()))
+    # Weights have no scale: the share of the rarer class, in rows.
+    pos, neg = s.pos.sum(), s.neg.sum()
+    total = pos + neg
+    rarer = round(min(pos, neg) / total * float(np.sum(s.rows))) if total else 0
     return f"{rarer} rows of the rarer class" if rarer < 20 else ""
 
 

@@ -13,7 +13,15 @@ import polars as pl
 from frame_eval.columns import Slices, Source
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce.engines import collect, column_names, give_back, require, scan
+from frame_eval.reduce.engines import (
+    collect,
+    column_names,
+    filtered,
+    give_back,
+    require,
+    result_frame,
+    scan,
+)
 from frame_eval.reduce.plan import (
     Places,
     Prepared,
@@ -25,7 +33,16 @@ from frame_eval.reduce.plan import (
 )
 from frame_eval.table import Floats, Ints, Table, stacked
 
-__all__ = ["Reduced", "Roles", "Table", "give_back", "reduce", "require"]
+__all__ = [
+    "Reduced",
+    "Roles",
+    "Table",
+    "filtered",
+    "give_back",
+    "reduce",
+    "require",
+    "result_frame",
+]
 
 
 @dataclass(frozen=True)

@@ -169,3 +169,27 @@ def _column(name: str, series: Any) -> pl.Series:
             f"cast it to one type first [{error}]"
         ) from None
     return pl.Series(name, pl.from_arrow(array))
+
+
+def filtered(native: Any, condition: Source) -> Any:
+    """The rows of a frame for which a condition is true, as a native lazy frame."""
+    scanned = scan(native, None)
+    if isinstance(condition, str):
+        require(scanned.schema, [condition], "condition")
+    scanned, named = scanned.with_sources([condition])
+    column = condition if isinstance(condition, str) else named[id(condition)]
+    if scanned.schema[column] != nw.Boolean:
+        raise ColumnError(f"the condition is {scanned.schema[column]}, not boolean")
+    kept = scanned.frame.filter(nw.col(column).fill_null(False))
+    return nw.to_native(kept.drop(list(named.values())))
+
+
+def result_frame(native: Any, columns: Sequence[str]) -> pl.DataFrame | None:
+    """An eager pandas or Polars frame that has these columns, as Polars; else None."""
+    if not isinstance(native, (pd.DataFrame, pl.DataFrame)):
+        return None
+    if not set(columns) <= set(native.columns):
+        return None
+    if isinstance(native, pl.DataFrame):
+        return native
+    return _from_pandas(native, list(native.columns)).drop("__fe_row")

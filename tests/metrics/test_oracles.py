@@ -58,7 +58,10 @@ WORDS = ["ant", "bee", "cat", "dog"]
 TABLES = {
     "random": _table("01", *_random(211, [0, 1], 0.5, 1)),
     "weighted": _table(
-        "01", *_random(160, [0, 1], 0.4, 2), w=pl.Series(np.arange(160) % 7 + 1.0), s=_scores(3, 160, True)
+        "01",
+        *_random(160, [0, 1], 0.4, 2),
+        w=pl.Series(np.arange(160) % 7 + 1.0),
+        s=_scores(3, 160, True),
     ),
     "tied": _table(
         "01",
@@ -129,11 +132,21 @@ def _weighted_f(score, **options):
     def oracle(t):
         y, p = np.asarray(t.y), np.asarray(t.p)
         each = score(
-            y, p, average=None, labels=sorted({*y, *p}), sample_weight=t.w, zero_division=NAN, **options
+            y,
+            p,
+            average=None,
+            labels=sorted({*y, *p}),
+            sample_weight=t.w,
+            zero_division=NAN,
+            **options,
         )
         support = np.array([t.w[y == c].sum() for c in sorted({*y, *p})])
         seen = np.isfinite(each)
-        return (each[seen] * support[seen]).sum() / support[seen].sum() if support[seen].any() else None
+        return (
+            (each[seen] * support[seen]).sum() / support[seen].sum()
+            if support[seen].any()
+            else None
+        )
 
     return oracle
 
