@@ -60,9 +60,9 @@ def listing(items: Iterable[object], most: int = 10) -> str:
 def check_option(name: str, value: object, options: Iterable[object]) -> None:
     """Raise unless ``value`` is one of ``options``.
 
-    >>> check_option("interval", "wislon", ["wilson", "wald"])
+    >>> check_option("by", "rwo", ["row", "all"])
     Traceback (most recent call last):
-    frame_eval.errors.EvalError: interval='wislon' is unknown. Did you mean 'wilson'? Options: 'wilson', 'wald'.
+    frame_eval.errors.EvalError: by='rwo' is unknown. Did you mean 'row'? Options: 'row', 'all'.
     """
     options = list(options)
     if value not in options:

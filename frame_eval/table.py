@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -58,13 +59,13 @@ class Table:
 
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
-        keys = self.keys
-        order = np.lexsort(keys[::-1])
-        table = self if _is_sorted(order) else self.take(order)
-        new = np.zeros(len(order), bool)
-        new[:1] = True
-        for key in table.keys:
-            new[1:] |= key[1:] != key[:-1]
+        key = packed(self.keys)
+        table = self
+        if not (key[1:] >= key[:-1]).all():
+            order = pl.Series(key).arg_sort().to_numpy()
+            table, key = self.take(order), key[order]
+        new = np.ones(len(key), bool)
+        new[1:] = key[1:] != key[:-1]
         if new.all():
             return table
         starts = np.flatnonzero(new)
@@ -81,8 +82,17 @@ class Table:
         )
 
 
-def _is_sorted(order: Ints) -> bool:
-    return bool((order[1:] > order[:-1]).all())
+def packed(keys: tuple[Ints, ...]) -> Ints:
+    """One integer per row that sorts as the keys do, most significant first."""
+    whole, size = np.zeros(len(keys[0]), np.int64), 1
+    for key in keys:
+        count = int(key.max(initial=0)) + 1
+        if size * count >= 2**62:
+            # Too many combinations for the product: number those that occur.
+            whole = np.unique(whole, return_inverse=True)[1]
+            size = int(whole.max(initial=0)) + 1
+        whole, size = whole * count + key, size * count
+    return whole
 
 
 def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:

@@ -94,7 +94,7 @@ def _texts(groups: int, text: str) -> Texts:
     return np.full(groups, text, dtype=object)
 
 
-def _proportion(
+def _proportion(  # noqa: PLR0917 - as _linearised
     metric: Metric,
     found: Linear,
     method: str,
@@ -113,8 +113,7 @@ def _proportion(
     error = np.where(adjusted, np.sqrt(variance.value), plain)
     one = adjusted & (clusters < 2)
     low, high, error = (np.where(one, np.nan, value) for value in (low, high, error))
-    proportion_map = metric.proportion
-    assert proportion_map is not None
+    proportion_map: Any = metric.proportion
     if proportion_map.map is not None and proportion_map.slope is not None:
         error = error * proportion_map.slope(p)
         low, high = proportion_map.map(low), proportion_map.map(high)
@@ -136,7 +135,7 @@ def _proportion(
     return Intervals(error, low, high, texts, notes)
 
 
-def _linearised(
+def _linearised(  # noqa: PLR0917 - what the interval is made of
     metric: Metric,
     found: Linear,
     method: str,
@@ -146,7 +145,7 @@ def _linearised(
 ) -> Intervals:
     estimate = found.estimate
     error = np.sqrt(variance.value)
-    flat = ~(error > 1e-12 * np.abs(estimate))
+    flat = ~(error > 1e-12 * _size(metric.bounds, estimate))
     quantile = stdtrit(variance.df, 0.5 + level / 2)
     low, high, scale = _on_scale(metric.bounds, estimate, error, quantile)
     usable = np.isfinite(low) & np.isfinite(high) & ~flat
@@ -155,14 +154,22 @@ def _linearised(
     for i in np.flatnonzero(np.isfinite(estimate)):
         if usable[i]:
             texts[i] = _name(method, variance.df[i], bool(grouped[i])) + scale
-        elif found.clusters[i] < 2:
-            unit = "cluster" if found.clusters[i] < found.n[i] else "row"
+            continue
+        unit = "cluster" if found.clusters[i] < found.n[i] else "row"
+        if found.clusters[i] < 2:
             notes[i] = f"one {unit}: no error can be estimated"
         elif not np.isfinite(error[i]):
-            notes[i] = "one cluster holds a whole sample: no error can be estimated"
+            notes[i] = f"one {unit} holds a whole sample: no error can be estimated"
         else:
             notes[i] = "all alike: a linearised error would be zero"
     return Intervals(np.where(flat, np.nan, error), low, high, texts, notes)
+
+
+def _size(bounds: Any, estimate: Floats) -> Floats:
+    """What an error has to be compared with, to tell it from rounding."""
+    low, high = bounds
+    wide = 0.0 if low is None or high is None else float(high - low)
+    return np.maximum(np.abs(estimate), wide)
 
 
 def _name(method: str, df: float, grouped: bool) -> str:
@@ -193,8 +200,7 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
     The ranks are those of the exact binomial interval on the effective number of rows (Woodruff
     1952 for clusters): variance of the share below the quantile by CR2.
     """
-    q = metric.quantile
-    assert q is not None
+    q = float(metric.quantile or 0.0)
     groups = len(found.estimate)
     low, high = np.full(groups, np.nan), np.full(groups, np.nan)
     texts, notes = _texts(groups, ""), _texts(groups, "")
@@ -204,6 +210,8 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
     )
     for index, sums in found.totals.blocks:
         i = int(index[0])
+        if not np.isfinite(found.estimate[i]):
+            continue
         size = star[i] if found.weighted or found.clusters[i] < found.n[i] else found.n[i]
         size = np.floor(size) if np.isfinite(size) else 0.0
         lower, upper = _ranks(q, size, level)

@@ -73,6 +73,12 @@ def group_codes(table: Table, systems: int) -> Ints:
     return table.slice * systems + table.system
 
 
+def added(group: Ints, values: Floats, groups: int) -> Floats:
+    """The values summed by group."""
+    total: Floats = np.bincount(group, values, groups).astype(np.float64, copy=False)
+    return total
+
+
 def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     """Estimate a metric in every group and linearise it there."""
     group = group_codes(table, systems)
@@ -83,15 +89,17 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
         share, terms = _terms(metric, table, totals, group, place)
         samples, unit_group, unit = _samples(table, terms, group, groups)
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
-    rows = np.bincount(group, table.rows, groups)
-    n = np.bincount(group, terms[0].size, groups) if metric.proportion else rows
+    rows = added(group, table.rows, groups)
+    n = added(group, terms[0].size, groups) if metric.proportion else rows
     count = np.max([sample.count for sample in samples], axis=0)
+    if table.singles:  # rows of different samples, such as positives and negatives
+        count = np.minimum(np.sum([sample.count for sample in samples], axis=0), table.rows)
     return Linear(
         estimate=estimate,
         share=share,
         n=n,
-        clusters=np.bincount(unit_group, count, groups),
-        missing=np.bincount(group, table.missing, groups),
+        clusters=added(unit_group, count, groups),
+        missing=added(group, table.missing, groups),
         rows=rows,
         group=unit_group,
         unit=unit,
@@ -159,12 +167,12 @@ def _terms(
         )
 
 
-def _proportion_term(
+def _proportion_term(  # noqa: PLR0917 - what a term is made of
     metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints, weight: Floats
 ) -> tuple[Floats, list[Term]]:
-    assert metric.proportion is not None
-    of_hits = _coefficients(metric.proportion.hits, totals)[place]
-    of_trials = _coefficients(metric.proportion.trials, totals)[place]
+    proportion: Any = metric.proportion
+    of_hits = _coefficients(proportion.hits, totals)[place]
+    of_trials = _coefficients(proportion.trials, totals)[place]
     trials = (of_trials * table.sums).sum(-1)
     hits = (of_hits * table.sums).sum(-1)
     total = np.bincount(group, trials, totals.groups)
@@ -182,7 +190,7 @@ def _proportion_term(
     return share, [Term(influence, squares, trials, plain)]
 
 
-def _general_terms(
+def _general_terms(  # noqa: PLR0917 - what a term is made of
     metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints, weight: Floats
 ) -> list[Term]:
     names = totals.names
@@ -208,8 +216,8 @@ def _general_terms(
 
 
 def _moment_squares(table: Table, gradient: Floats, influence: Floats) -> Floats:
-    assert table.moments is not None
-    within = np.einsum("ri,rij,rj->r", gradient, table.moments, gradient)
+    moments: Any = table.moments
+    within = np.einsum("ri,rij,rj->r", gradient, moments, gradient)
     between = np.where(table.rows > 0, influence**2 / table.rows, 0.0)
     squares: Floats = within + between
     return squares
@@ -246,14 +254,15 @@ def central_differences(
     result = np.zeros((*shape, len(names)))
     for j, name in enumerate(names):
         for cell in _cell_indices(shape, cells):
-            value = values[name][(..., *cell)]
+            at: Any = (..., *cell)
+            value = values[name][at]
             step = np.cbrt(np.finfo(float).eps) * np.maximum(np.abs(value), 1.0)
             sides = []
             for sign in (1.0, -1.0):
                 moved = values[name].copy()
-                moved[(..., *cell)] = value + sign * step
+                moved[at] = value + sign * step
                 sides.append(finish(Sums({**values, name: moved}, sums.classes)))
-            result[(..., *cell, j)] = (sides[0] - sides[1]) / (2 * step)
+            result[(*at, j)] = (sides[0] - sides[1]) / (2 * step)
     return result
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frame_eval.inference.linear import Linear, Sample
+from frame_eval.inference.linear import Linear, Sample, added
 from frame_eval.table import Floats, Ints
 
 
@@ -53,7 +53,7 @@ def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
     w, size = sample.share[inside], sample.size[inside]
 
     def total(values: Floats) -> Floats:
-        return np.bincount(code, values, groups)
+        return added(code, values, groups)
 
     a = 1 / (1 - w)
     value = total(sample.squares[inside] * a)
@@ -112,4 +112,4 @@ def _sandwich(found: Linear) -> Floats:
         squares = np.sum([sample.squares for sample in found.samples], axis=0)
     else:
         squares = np.sum([sample.influence for sample in found.samples], axis=0) ** 2
-    return np.bincount(found.group, squares, groups)
+    return added(found.group, squares, groups)

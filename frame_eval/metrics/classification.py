@@ -186,7 +186,8 @@ def _spread(score: Score, by_n: Array) -> Array:
     """Derivatives by the cells, from those by the diagonal and the margins."""
     cells = score.by_truth[..., :, None] + score.by_predicted[..., None, :]
     cells = cells + np.asarray(by_n)[..., None, None]
-    return cells + np.eye(cells.shape[-1]) * score.by_diagonal[..., None, :]
+    whole: Array = cells + np.eye(cells.shape[-1]) * score.by_diagonal[..., None, :]
+    return whole
 
 
 class Averaged(NamedTuple):
@@ -370,7 +371,7 @@ def _of_class(family: Family, target: Source, pred: Source, zero: float | None, 
     )
 
 
-def _class_empty(kind: str, k: int, s: Any) -> Array:
+def _class_empty(kind: str, k: int, s: Any) -> Any:
     return _class_trials(kind, k, s) == 0
 
 
@@ -777,13 +778,13 @@ def f1(
     )
 
 
-def _one_margin(s: Any) -> Array:
+def _one_margin(s: Any) -> Any:
     c = _confusion(s)
     n = c.n[..., 0]
     return (c.truth.max(-1) == n) | (c.predicted.max(-1) == n)
 
 
-def _certain_chance(s: Any) -> Array:
+def _certain_chance(s: Any) -> Any:
     c = _confusion(s)
     return ((c.truth == c.n) & (c.predicted == c.n)).any(-1)
 

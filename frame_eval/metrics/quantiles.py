@@ -28,12 +28,15 @@ def quantile_of(values: Any, counts: Any, q: Any, rows: float) -> Any:
     tolerance = 1e-9 * rows
     low = values[np.minimum(np.searchsorted(last, below - tolerance), len(values) - 1)]
     high = values[np.minimum(np.searchsorted(last, below + 1 - tolerance), len(values) - 1)]
-    return np.where(fraction > 1e-9, low + fraction * (high - low), low)
+    value = np.where(fraction > 1e-9, low + fraction * (high - low), low)
+    # A first value that weighs less than a row is still the minimum.
+    return np.where(np.asarray(q) == 0, values[np.argmax(np.asarray(counts) > 0)], value)
 
 
 def _finish(q: float, s: Any) -> Any:
     rows = float(np.sum(s.rows))
-    return quantile_of(s.classes[0], s.n, q, rows) if rows else np.float64(np.nan)
+    some = rows > 0 and float(np.sum(s.n)) > 0
+    return quantile_of(s.classes[0], s.n, q, rows) if some else np.float64(np.nan)
 
 
 def _share_below(q: float, s: Any) -> Any:

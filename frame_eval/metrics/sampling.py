@@ -65,7 +65,7 @@ def pass_at_k(correct: Source, k: int, *, short: Literal["raise", "drop"] = "rai
     >>> round(result["estimate"].item(), 4)
     0.3333
     """
-    if not isinstance(k, int) or k < 1:
+    if not isinstance(k, int) or k < 1:  # type: ignore[redundant-expr]  # users are not checked
         raise EvalError(f"k={k!r} is not a positive integer")
     check_option("short", short, ("raise", "drop"))
     return Metric(

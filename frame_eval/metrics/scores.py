@@ -49,7 +49,7 @@ def _few(s: Any) -> Any:
     pos, neg = s.pos.sum(), s.neg.sum()
     total = pos + neg
     rarer = round(min(pos, neg) / total * float(np.sum(s.rows))) if total else 0
-    return f"{rarer} rows of the rarer class" if rarer < 20 else ""
+    return f"{rarer} row{'' if rarer == 1 else 's'} of the rarer class" if rarer < 20 else ""
 
 
 def _auc_expression(c: Any) -> Any:

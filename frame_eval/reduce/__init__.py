@@ -141,11 +141,30 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     return prepared
 
 
+def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
+    """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
+    values = column.cast(pl.Int64, strict=False).to_numpy()
+    if column.dtype == pl.UInt64 or not len(values):
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low > 4 * len(values) + 1000:
+        return None
+    there = np.zeros(high - low + 1, bool)
+    there[values - low] = True
+    position = np.cumsum(there) - 1
+    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(column.dtype)
+    return position[values - low], distinct.to_frame()
+
+
 def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
     """Positions of the rows among the distinct, sorted values of some columns, and those values."""
     if not columns:
         return np.zeros(frame.height, np.int64), pl.DataFrame({"__fe_one": [0]})
     keys = frame.select(columns)
+    if keys.width == 1 and keys.dtypes[0].is_integer() and not keys[columns[0]].null_count():
+        dense = _dense_codes(keys[columns[0]])
+        if dense is not None:
+            return dense
     distinct = keys.unique().sort(columns, nulls_last=True)
     if distinct.height == 1:
         return np.zeros(frame.height, np.int64), distinct

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.columns import By, Columns, Slices, Source, names, slices
@@ -15,7 +16,7 @@ from frame_eval.evaluation import Bound, verb
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, filtered, result_frame
 from frame_eval.verbs.compare import Contrasts, Unmatched, contrast
-from frame_eval.verbs.summary import Missing, check_level, check_metrics, measure
+from frame_eval.verbs.summary import Missing, check_level, check_names, measure
 
 NUMBERS = (
     "metric",
@@ -32,6 +33,7 @@ NUMBERS = (
     "method",
     "note",
 )
+FRONT = ("rule", "verdict", "reason")
 VERDICTS = ("fail", "inconclusive", "pass")
 
 
@@ -82,7 +84,8 @@ class Rule:
             "rise": ("rise <=", self.max_rise, unit),
         }
         parts = [f"{sign} {at:g}{of}" for sign, at, of in bounds.values() if at is not None]
-        return f"{self.name} {' and '.join(parts)}"
+        rows = "" if self.where is None else f" where {self.where}"
+        return f"{self.name} {' and '.join(parts)}{rows}"
 
 
 def rule(
@@ -133,26 +136,51 @@ def rule(
     made = Rule(metric, min, max, max_drop, max_rise, relative, where, min_n)
     if not isinstance(metric, (Metric, str)):
         raise EvalError(f"{metric!r} is neither a metric nor the name of one")
-    absolute = min is not None or max is not None
-    if not absolute and not made.compares:
+    bounds = {"min": min, "max": max, "max_drop": max_drop, "max_rise": max_rise}
+    given = {word: bound for word, bound in bounds.items() if bound is not None}
+    if not given:
         raise EvalError(
             f"the rule about {made.name!r} has no bound; give min=, max=, max_drop= or max_rise="
         )
-    if absolute and made.compares:
+    for word, bound in given.items():
+        if not isinstance(bound, (int, float)) or not np.isfinite(bound):
+            raise EvalError(f"{word}={bound!r} is not a number")
+    _check_values(made)
+    _check_margins(made)
+    return made
+
+
+def _check_values(made: Rule) -> None:
+    """Raise for bounds of the metric itself that contradict each other or its range."""
+    if made.min is None and made.max is None:
+        return
+    if made.compares:
         raise EvalError(
             f"the rule about {made.name!r} bounds both the metric and its difference to the "
             "baseline; make it two rules"
         )
-    if min is not None and max is not None and min > max:
-        raise EvalError(f"the rule about {made.name!r} has min={min:g} above max={max:g}")
-    if relative and absolute:
+    if made.relative:
         raise EvalError("relative=True goes with max_drop= and max_rise=")
-    if relative and max_drop is not None and max_rise is not None:
+    if made.min is not None and made.max is not None and made.min > made.max:
+        raise EvalError(f"the rule about {made.name!r} has min={made.min:g} above max={made.max:g}")
+    least, most = (None, None) if isinstance(made.metric, str) else made.metric.bounds
+    for word, bound in (("min", made.min), ("max", made.max)):
+        below = bound is not None and least is not None and bound < least
+        above = bound is not None and most is not None and bound > most
+        if below or above:
+            raise EvalError(
+                f"{word}={bound:g} is outside of what {made.name!r} can be, "
+                f"{_text(least)} to {_text(most)}"
+            )
+
+
+def _check_margins(made: Rule) -> None:
+    """Raise for margins that are negative or ambiguous."""
+    if made.relative and made.max_drop is not None and made.max_rise is not None:
         raise EvalError("a relative rule has one margin; make max_drop= and max_rise= two rules")
-    for word, margin in (("max_drop", max_drop), ("max_rise", max_rise)):
+    for word, margin in (("max_drop", made.max_drop), ("max_rise", made.max_rise)):
         if margin is not None and margin < 0:
             raise EvalError(f"{word}={margin:g} is negative; a margin is at least 0")
-    return made
 
 
 @verb
@@ -223,29 +251,30 @@ def guard(
     """
     _check_rules(rules)
     check_level(level)
-    found = result_frame(frame, ("metric", "ci_low", "ci_high", "n"))
-    if found is not None:
-        return _worst_first([_of_result(found, one) for one in rules])
-    chosen = slices(by, overall)
-    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
-    if level <= 0.5:
-        raise EvalError(f"level={level!r} of a one-sided interval is above 0.5")
-    tables = []
-    for one in rules:
-        if isinstance(one.metric, str):
-            raise EvalError(f"the rule about {one.metric!r} needs a metric, such as fe.rate(...)")
-        rows = frame if one.where is None else filtered(frame, one.where)
-        if one.compares:
-            if baseline is None:
-                raise EvalError(f"the rule {str(one)!r} needs baseline=<the system to compare to>")
-            pairs = contrast(
-                rows, [one.metric], chosen, roles, baseline, paired, unmatched, missing
+    result = result_frame(frame, ("metric", "ci_low", "ci_high", "n"))
+    if result is not None:
+        if by is not None or baseline is not None:
+            raise EvalError(
+                "a result frame has its slices and baseline; by= and baseline= are of rows"
             )
-            at = _relative(pairs, one.bound) if one.relative else _margins(pairs)
-        else:
-            at = _estimates(rows, one.metric, chosen, roles, missing, baseline)
-        tables.append(_judged(at, one, level))
-    return _worst_first(tables)
+        return _worst_first([_of_result(result, one) for one in rules])
+    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
+    asked = Asked(slices(by, overall), roles, baseline, paired, unmatched, missing)
+    for one in rules:
+        _check_answerable(one, asked, level)
+    return _worst_first([_judged(_limits(frame, one, asked), one, level) for one in rules])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What ``guard`` was asked besides the rules."""
+
+    slices: Slices
+    roles: Roles
+    baseline: Any
+    paired: bool
+    unmatched: Unmatched
+    missing: Missing
 
 
 def _check_rules(rules: Sequence[Any]) -> None:
@@ -254,15 +283,48 @@ def _check_rules(rules: Sequence[Any]) -> None:
     for one in rules:
         if not isinstance(one, Rule):
             raise EvalError(f"{one!r} is not a rule; make one with fe.rule(...)")
-    texts = [f"{one}{id(one.where) if one.where is not None else ''}" for one in rules]
+    texts = [str(one) for one in rules]
     for text in texts:
         if texts.count(text) > 1:
             raise EvalError(f"the rule {text!r} is there twice")
 
 
+def _check_answerable(one: Rule, asked: Asked, level: float) -> None:
+    """Raise where rows and roles can not answer a rule."""
+    if level <= 0.5:
+        raise EvalError(f"level={level!r} of a one-sided interval is above 0.5")
+    if isinstance(one.metric, str):
+        raise EvalError(f"the rule about {one.metric!r} needs a metric, such as fe.rate(...)")
+    if one.compares and asked.baseline is None:
+        raise EvalError(f"the rule {str(one)!r} needs baseline=<the system to compare to>")
+    if asked.baseline is not None and not asked.roles.system:
+        raise EvalError("baseline= needs system=<the column that names the systems>")
+    check_names(asked.slices.columns, (*NUMBERS, *FRONT))
+
+
 # A table at a level, with the guarded number and its limits in columns of their own.
-At = Callable[[float], pl.DataFrame]
+At: TypeAlias = Callable[[float], pl.DataFrame]
+Flags: TypeAlias = "npt.NDArray[np.bool_]"
 VALUE, LOW, HIGH = "__fe_value", "__fe_low", "__fe_high"
+
+
+def _limits(frame: Any, one: Rule, asked: Asked) -> At:
+    """What a rule is about, measured once, with limits at any level."""
+    assert isinstance(one.metric, Metric)  # noqa: S101 - _check_answerable saw to it
+    rows = frame if one.where is None else filtered(frame, one.where)
+    if not one.compares:
+        return _estimates(rows, one.metric, asked)
+    pairs = contrast(
+        rows,
+        [one.metric],
+        asked.slices,
+        asked.roles,
+        baseline=asked.baseline,
+        paired=asked.paired,
+        unmatched=asked.unmatched,
+        missing=asked.missing,
+    )
+    return _relative(pairs, one.bound) if one.relative else _margins(pairs)
 
 
 def _limited(table: pl.DataFrame, value: str) -> pl.DataFrame:
@@ -271,21 +333,36 @@ def _limited(table: pl.DataFrame, value: str) -> pl.DataFrame:
     )
 
 
-def _estimates(
-    rows: Any, metric: Metric, chosen: Slices, roles: Roles, missing: Missing, baseline: Any
-) -> At:
+def _estimates(rows: Any, metric: Metric, asked: Asked) -> At:
     """The metric itself, of every system but the baseline."""
-    found = measure(rows, check_metrics([metric]), chosen, roles, missing)
+    found = measure(rows, [metric], asked.slices, asked.roles, asked.missing)
+    systems = [row[0] if len(row) == 1 else row for row in found.found.systems.rows()]
+    baseline = tuple(asked.baseline) if isinstance(asked.baseline, list) else asked.baseline
+    if baseline is not None and baseline not in systems:
+        hint = did_you_mean(baseline, systems)
+        raise EvalError(
+            f"baseline={baseline!r} is not among the systems.{hint} Systems: {listing(systems)}."
+        )
+    if systems == [baseline]:
+        raise EvalError(f"there is only one system, {baseline!r}, and the baseline is not guarded")
 
     def at(level: float) -> pl.DataFrame:
         table = found.table("auto", level, keep_empty=True)
-        if len(roles.system) == 1:
-            table = table.rename({roles.system[0]: "system"})
-            if baseline is not None:
-                table = table.filter(pl.col("system").ne_missing(pl.lit(baseline)))
-        return _limited(table, "estimate")
+        return _limited(_without(baseline, table, asked.roles.system), "estimate")
 
     return at
+
+
+def _without(baseline: Any, table: pl.DataFrame, system: Sequence[str]) -> pl.DataFrame:
+    """The rows of the other systems, named in one column as ``compare`` names them."""
+    if not system:
+        return table
+    wanted = baseline if isinstance(baseline, tuple) else (baseline,)
+    kept = [row != wanted for row in table.select(system).rows()]
+    if len(system) == 1:
+        return table.filter(kept).rename({system[0]: "system"})
+    joined = pl.concat_str(pl.col(system).cast(pl.String), separator=", ").alias("system")
+    return table.filter(kept).with_columns(joined).drop(set(system) - {"system"})
 
 
 def _margins(pairs: Contrasts) -> At:
@@ -303,12 +380,15 @@ def _relative(pairs: Contrasts, bound: float) -> At:
     def at(level: float) -> pl.DataFrame:
         plain = pairs.table("auto", level)
         shifted = pairs.table("auto", level, 1.0 + bound)
-        base = plain["baseline_estimate"].abs()
-        size = base.set(base == 0, None)
+        base = pl.when(pl.col("baseline_estimate") > 0).then("baseline_estimate")
         return plain.with_columns(
-            (plain["difference"] / size).alias(VALUE),
-            (shifted["ci_low"] / size + bound).alias(LOW),
-            (shifted["ci_high"] / size + bound).alias(HIGH),
+            (pl.col("difference") / base).alias(VALUE),
+            (shifted["ci_low"] / base + bound).alias(LOW),
+            (shifted["ci_high"] / base + bound).alias(HIGH),
+            pl.when(pl.col("baseline_estimate") <= 0)
+            .then(pl.lit("no margin relative to a baseline that is not positive"))
+            .otherwise("note")
+            .alias("note"),
         )
 
     return at
@@ -317,115 +397,121 @@ def _relative(pairs: Contrasts, bound: float) -> At:
 def _judged(at: At, one: Rule, level: float) -> pl.DataFrame:
     """The verdict of every slice on one rule."""
     table = at(2 * level - 1)
-    low, high = one.limits
-    passes, fails = _sides(table, low, high)
-    named = _holm(at, one, level, int(fails.sum()), table.height)
+    passes, fails = _sides(table, one)
+    named = np.zeros_like(fails)
+    for family in _families(table, one):
+        if (fails & family).any():
+            named |= _holm(at, one, level, family)
     return _with_verdicts(table, one, passes, fails, named)
 
 
-def _sides(table: pl.DataFrame, low: float, high: float) -> tuple[pl.Series, pl.Series]:
+def _sides(table: pl.DataFrame, one: Rule) -> tuple[Flags, Flags]:
     """Whether all of the interval, and whether none of it, satisfies the rule."""
-    below, above = table[LOW], table[HIGH]
-    inside = pl.Series([True] * table.height)
-    outside = pl.Series([False] * table.height)
-    if np.isfinite(low):
-        inside &= (below >= low).fill_null(False)
-        outside |= (above < low).fill_null(False)
-    if np.isfinite(high):
-        inside &= (above <= high).fill_null(False)
-        outside |= (below > high).fill_null(False)
-    return inside, outside
+    low, high = one.limits
+    below, above = (table[name].cast(pl.Float64).to_numpy() for name in (LOW, HIGH))
+    inside = ((low == -np.inf) | (below >= low)) & ((high == np.inf) | (above <= high))
+    return inside, (above < low) | (below > high)
 
 
-def _holm(at: At, one: Rule, level: float, candidates: int, family: int) -> pl.Series:
-    """The slices that fail when Holm's levels are used: alpha / m, then alpha / (m - 1), ..."""
-    named = pl.Series([False] * family)
-    rejected = 0
-    while candidates and rejected < family:
-        alpha = (1 - level) / (family - rejected)
-        named = _sides(at(1 - 2 * alpha), *one.limits)[1]
-        if int(named.sum()) <= rejected:
-            break
+def _families(table: pl.DataFrame, one: Rule) -> list[Flags]:
+    """The rows whose failures are named together: the slices, and the whole on its own."""
+    tested = (table["n"] >= (one.min_n or 0)).to_numpy()
+    if "slice" not in table.columns:
+        return [tested]
+    whole = (table["slice"] == "overall").to_numpy()
+    return [tested & ~whole, tested & whole]
+
+
+def _holm(at: At, one: Rule, level: float, family: Flags) -> Flags:
+    """The slices that fail at Holm's levels: alpha / m, then alpha / (m - 1), and so on."""
+    size, rejected = int(family.sum()), 0
+    while True:
+        alpha = (1 - level) / (size - rejected)
+        named = family & _sides(at(1 - 2 * alpha), one)[1]
+        if int(named.sum()) in {rejected, size}:
+            return named
         rejected = int(named.sum())
-    return named
 
 
 def _with_verdicts(
-    table: pl.DataFrame, one: Rule, passes: pl.Series, fails: pl.Series, named: pl.Series
+    table: pl.DataFrame, one: Rule, passes: Flags, fails: Flags, named: Flags
 ) -> pl.DataFrame:
-    low, high = one.limits
-    verdicts, reasons, distances = [], [], []
-    for i, row in enumerate(table.iter_rows(named=True)):
-        verdict, reason = _verdict(row, one, passes[i], fails[i], named[i])
-        verdicts.append(verdict)
-        reasons.append(reason)
-        value = row[VALUE]
-        gap = np.nan if value is None else min(value - low, high - value)
-        distances.append(gap if np.isfinite(gap) else 0.0)
-    numbers = [name for name in NUMBERS if name in table.columns]
-    keys = [
-        name
-        for name in table.columns
-        if name not in (*NUMBERS, *HIDDEN) and not name.startswith("__fe_")
+    judged = [
+        _verdict(row, one, *flags)
+        for row, *flags in zip(table.iter_rows(named=True), passes, fails, named, strict=True)
     ]
-    return table.select(*keys, *numbers).with_columns(
+    low, high = one.limits
+    value = table[VALUE].cast(pl.Float64)
+    gaps = [0.0 if at is None else min(at - low, high - at) for at in value]
+    numbers = [name for name in NUMBERS if name in table.columns]
+    return table.select(*_keys(table, HIDDEN), *numbers).with_columns(
         rule=pl.lit(str(one)),
-        verdict=pl.Series(verdicts, dtype=pl.String),
-        reason=pl.Series(reasons, dtype=pl.String),
-        __fe_gap=pl.Series(distances, dtype=pl.Float64),
+        verdict=pl.Series([verdict for verdict, _ in judged], dtype=pl.String),
+        reason=pl.Series([reason for _, reason in judged], dtype=pl.String),
+        __fe_gap=pl.Series(gaps, dtype=pl.Float64),
     )
 
 
 def _verdict(
     row: dict[str, Any], one: Rule, passes: bool, fails: bool, named: bool
 ) -> tuple[str, str]:
-    value = row[VALUE]
-    if row["n"] == 0:
-        return "inconclusive", "no rows: the slice is not there"
-    if one.min_n is not None and row["n"] < one.min_n:
-        return "inconclusive", f"{row['n']} rows are under min_n={one.min_n}"
-    if value is None:
-        return "inconclusive", row.get("note") or "undefined"
-    if row[LOW] is None and row[HIGH] is None:
-        return "inconclusive", f"no interval: {row.get('note') or 'none was made'}"
-    span = f"{_text(row[LOW])} to {_text(row[HIGH])}"
+    undecided = _undecided(row, one)
+    if undecided is not None:
+        return "inconclusive", undecided
+    kind = "" if not one.compares else "relative difference " if one.relative else "difference "
+    found = f"{kind}{row[VALUE]:.3g} ({_text(row[LOW])} to {_text(row[HIGH])})"
     if named:
-        return "fail", f"{value:.4g}, all of {span} breaks the rule"
+        return "fail", f"{found} breaks the rule"
     if fails:
-        return "inconclusive", f"{value:.4g} ({span}) breaks the rule, but not after Holm"
+        return "inconclusive", f"{found} breaks the rule, but not after Holm's adjustment"
     if passes:
-        return "pass", f"{value:.4g}, all of {span} satisfies the rule"
-    return "inconclusive", f"{value:.4g}: {span} has values on both sides"
+        return "pass", f"{found} satisfies the rule"
+    return "inconclusive", f"{found} has values on both sides"
+
+
+def _undecided(row: dict[str, Any], one: Rule) -> str | None:
+    """Why there is nothing to judge, if so."""
+    if row[VALUE] is None:
+        return row.get("note") or "undefined"
+    if one.min_n is not None and row["n"] < one.min_n:
+        return f"n={row['n']} is under min_n={one.min_n}"
+    if row[LOW] is None and row[HIGH] is None:
+        return f"no interval: {row.get('note') or 'none was made'}"
+    return None
 
 
 def _text(limit: float | None) -> str:
-    return "?" if limit is None else f"{limit:.4g}"
+    return "?" if limit is None else f"{limit:.3g}"
 
 
 HIDDEN = ("std_error", "p_value", "p_adjusted", "wins", "losses", "ties", "missing")
 
 
-def _of_result(found: pl.DataFrame, one: Rule) -> pl.DataFrame:
+def _keys(table: pl.DataFrame, others: Sequence[str]) -> list[str]:
+    """The columns that say which slice a row is."""
+    known = {*NUMBERS, *others}
+    return [name for name in table.columns if name not in known and not name.startswith("__fe_")]
+
+
+def _of_result(result: pl.DataFrame, one: Rule) -> pl.DataFrame:
     """The verdicts from a result frame, by the intervals that it has."""
-    if one.where is not None:
-        found = filtered(found, one.where).collect()
-    if one.name not in found["metric"]:
-        there = found["metric"].unique(maintain_order=True).to_list()
+    rows = result if one.where is None else filtered(result, one.where).collect()
+    if one.name not in rows["metric"]:
+        there = rows["metric"].unique(maintain_order=True).to_list()
         hint = did_you_mean(one.name, there)
         raise EvalError(
             f"the rule is about {one.name!r}, which is not in the result.{hint} "
             f"Metrics: {listing(there)}."
         )
-    if one.compares and "difference" not in found.columns:
-        raise EvalError(f"the rule {str(one)!r} needs a result of compare, not of summary")
-    if one.compares and one.relative:
+    differences = "difference" in rows.columns
+    if one.compares != differences:
+        wanted, got = ("compare", "summary") if one.compares else ("summary", "compare")
+        raise EvalError(f"the rule {str(one)!r} needs a result of {wanted}, not of {got}")
+    if one.relative:
         raise EvalError("relative margins need the rows: guard the frame itself")
-    if not one.compares and "difference" in found.columns:
-        raise EvalError(f"the rule {str(one)!r} needs a result of summary, not of compare")
-    rows = found.filter(pl.col("metric") == one.name)
-    value = "difference" if one.compares else "estimate"
-    table = _limited(rows, value)
-    passes, fails = _sides(table, *one.limits)
+    rows = rows.filter(pl.col("metric") == one.name)
+    table = _limited(rows, "difference" if differences else "estimate")
+    passes, fails = _sides(table, one)
     return _with_verdicts(table, one, passes, fails, fails)
 
 
@@ -435,18 +521,10 @@ def _worst_first(tables: list[pl.DataFrame]) -> pl.DataFrame:
     order = pl.col("verdict").replace_strict(dict(zip(VERDICTS, range(3), strict=True)))
     rows = rows.with_row_index("__fe_row").sort(order, "__fe_gap", "__fe_row")
     numbers = [name for name in NUMBERS if name in rows.columns]
-    front = ["rule", "verdict", "reason"]
-    keys = [
-        name
-        for name in rows.columns
-        if name not in (*numbers, *front) and not name.startswith("__fe_")
-    ]
-    return rows.select(*keys, *front, *numbers)
+    return rows.select(*_keys(rows, FRONT), *FRONT, *numbers)
 
 
-def assert_passed(
-    frame: Any, /, *, inconclusive: Literal["fail", "pass"] = "fail"
-) -> None:
+def assert_passed(frame: Any, /, *, inconclusive: Literal["fail", "pass"] = "fail") -> None:
     """Raise where a guardrail was broken, listing the slices, worst first.
 
     Parameters
@@ -470,18 +548,22 @@ def assert_passed(
     >>> df.eval.guard(fe.rule(fe.rate("ok"), min=0.9)).eval.assert_passed()
     """
     check_option("inconclusive", inconclusive, ("fail", "pass"))
-    native = frame._frame if isinstance(frame, Bound) else frame
-    found = result_frame(native, ("rule", "verdict", "reason"))
+    native = frame._frame if isinstance(frame, Bound) else frame  # noqa: SLF001 - its own layer
+    found = result_frame(native, FRONT)
     if found is None:
         raise EvalError("assert_passed is for the result of guard")
     broken = ("fail", "inconclusive") if inconclusive == "fail" else ("fail",)
     rows = found.filter(pl.col("verdict").is_in(broken))
     if not rows.height:
         return
-    keys = [name for name in rows.columns if name not in (*NUMBERS, "rule", "verdict", "reason")]
-    keys += ["system"] if "system" in rows.columns else []
-    lines = []
-    for row in rows.iter_rows(named=True):
-        where = ", ".join(f"{name}={row[name]}" for name in keys if row[name] is not None)
-        lines.append(f"{row['verdict']}: {row['rule']} [{where or 'overall'}] {row['reason']}")
+    keys = _keys(rows, FRONT)
+    lines = [_line(row, keys) for row in rows.iter_rows(named=True)]
     raise GuardFailed(f"{rows.height} of {found.height} checks did not pass\n" + "\n".join(lines))
+
+
+def _line(row: dict[str, Any], keys: Sequence[str]) -> str:
+    """A broken check in one line; keys that not all rules have are left out where they are null."""
+    parts = [f"{name}={row[name]}" for name in keys if name != "class" or row[name] is not None]
+    if row.get("system") is not None:
+        parts.append(f"system={row['system']}")
+    return f"{row['verdict']}: {row['rule']} [{', '.join(parts) or 'overall'}] {row['reason']}"

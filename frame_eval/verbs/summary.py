@@ -127,11 +127,26 @@ def summary(
 
 
 @dataclass(frozen=True)
+class Entry:
+    """One metric (of one class, with its label), linearised in every slice."""
+
+    position: int
+    metric: Metric
+    label: Any
+    linear: Linear
+
+    @property
+    def there(self) -> Any:
+        """The slices that have rows."""
+        return self.linear.rows + self.linear.missing > 0
+
+
+@dataclass(frozen=True)
 class Measured:
     """Metrics estimated and linearised in every slice, before any interval is made."""
 
     found: Reduced
-    metrics: tuple[tuple[int, Metric, Any, Linear], ...]
+    metrics: tuple[Entry, ...]
     clustered: bool
     keep_empty: bool
 
@@ -139,8 +154,8 @@ class Measured:
         """The result frame, with intervals at a level."""
         keep = keep_empty or self.keep_empty
         blocks = [
-            _block(self, position, metric, label, linearised, interval, level, keep)
-            for position, metric, label, linearised in self.metrics
+            _block(one, interval, level, self.clustered).filter(keep | pl.Series(one.there))
+            for one in self.metrics
         ]
         return _assembled(blocks, self.found)
 
@@ -151,6 +166,7 @@ def measure(
     chosen: Slices,
     roles: Roles,
     missing: Missing,
+    *,
     moments: bool = True,
 ) -> Measured:
     """The metrics of a frame, ready for intervals at any level."""
@@ -158,7 +174,7 @@ def measure(
     check_names((*chosen.columns, *roles.system), COLUMNS)
     found = reduce(frame, metrics, chosen, roles, missing=missing, moments=moments)
     linearised = tuple(
-        (position, metric, label, linear(metric, table, *found.shape))
+        Entry(position, metric, label, linear(metric, table, *found.shape))
         for position, (metric, label, table) in enumerate(per_class(metrics, found))
     )
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
@@ -236,17 +252,9 @@ def _reasons(metric: Metric, sums: Any) -> Any:
     return "" if reasons is None else reasons
 
 
-def _block(
-    measured: Measured,
-    position: int,
-    metric: Metric,
-    label: Any,
-    found: Linear,
-    interval: Interval,
-    level: float,
-    keep_empty: bool,
-) -> pl.DataFrame:
-    made = intervals(metric, found, interval, level, measured.clustered)
+def _block(one: Entry, interval: Interval, level: float, clustered: bool) -> pl.DataFrame:
+    metric, found = one.metric, one.linear
+    made = intervals(metric, found, interval, level, clustered)
     notes = [
         "; ".join(text for text in (first, second) if text) or None
         for first, second in zip(notes_of(metric, found), made.note, strict=True)
@@ -256,11 +264,11 @@ def _block(
     if metric.zero_division is not None:
         undefined = ~np.isfinite(estimate) & (found.rows > 0)
         estimate = np.where(undefined, metric.zero_division, estimate)
-    frame = pl.DataFrame(
+    return pl.DataFrame(
         {
             "__fe_group": np.arange(len(estimate)),
-            "__fe_metric": np.full(len(estimate), position),
-            "class": pl.Series([label] * len(estimate)),
+            "__fe_metric": np.full(len(estimate), one.position),
+            "class": pl.Series([one.label] * len(estimate)),
             "metric": [metric.name] * len(estimate),
             "estimate": estimate,
             "std_error": made.std_error,
@@ -275,8 +283,6 @@ def _block(
         },
         schema_overrides={"method": pl.String},
     ).with_columns(pl.col(pl.Float64).fill_nan(None))
-    there = (found.rows + found.missing > 0) | keep_empty
-    return frame.filter(pl.Series(there))
 
 
 def with_class(blocks: list[pl.DataFrame]) -> list[pl.DataFrame]:

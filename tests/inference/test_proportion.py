@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
@@ -98,6 +98,8 @@ def test_wilson_solves_the_score_equation(p, n, level):
 @given(p=st.floats(0.01, 0.99), n=st.floats(1, 1e4), level=levels)
 def test_exact_and_jeffreys_limits_leave_half_of_the_rest_on_each_side(p, n, level):
     tail, x, y = (1 - level) / 2, n * p, n * (1 - p)
+    # Under half a success a limit is so close to 0 or 1 that its rounding shows in the tail.
+    assume(min(x, y) > 0.5)
     low, high = clopper_pearson(p, n, level)
     assert_allclose(stats.beta.cdf(low, x, y + 1), tail, rtol=1e-8)
     assert_allclose(stats.beta.sf(high, x + 1, y), tail, rtol=1e-8)
