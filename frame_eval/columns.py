@@ -201,6 +201,8 @@ def _plain(ns: Any, expr: Any, family: str | None) -> Any:
 def _comparable(ns: Any, exprs: Sequence[Any], families: Sequence[str | None]) -> list[Any]:
     """Two label columns in one type."""
     plain = [_plain(ns, expr, family) for expr, family in zip(exprs, families, strict=True)]
+    if set(families) == {"integer"} and len(plain) > 1:
+        return [expr.cast(ns.Int64) for expr in plain]
     if len(set(families)) > 1 and set(families) <= {"boolean", "integer", "float", "number"}:
         wide = ns.Float64 if {"float", "number"} & set(families) else ns.Int64
         return [expr.cast(wide) for expr in plain]

@@ -296,7 +296,10 @@ def _table(
     keep = np.ones(len(rows), bool)
     for cell in cell_codes:
         keep &= cell >= 0
-    missing = total - rows
+    # After a unit step __fe_len counts the rows that were lost on the way.
+    missing = total - rows if metric.unit is None else total
+    if places.replaced is not None:
+        missing = frame[places.replaced].cast(pl.Float64).to_numpy()
     table = Table(
         places.names,
         np.zeros(len(rows), np.int64),

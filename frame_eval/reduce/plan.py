@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import narwhals as nw
@@ -158,6 +158,7 @@ class Places:
     sums: tuple[str, ...]
     plain: tuple[str, ...]
     moments: dict[tuple[int, int], str] | None
+    replaced: str | None = None
 
 
 def layouts(metrics: Sequence[Metric]) -> list[list[int]]:
@@ -207,9 +208,15 @@ def query(
         columns, valid, extra = _inputs_of(prepared, metric, missing, position)
         filled += extra
         places[position] = _ask_for(metric, columns, valid, weight, moments, ask)
+        if missing == "worst" and metric.unit is None:
+            names = [prepared.inputs[given.key] for given in metric.inputs.values()]  # type: ignore[union-attr]
+            null = nw.any_horizontal(*(nw.col(n).is_null() for n in names), ignore_nulls=False)
+            replaced = ask(null.cast(nw.Float64).sum(), "r")
+            places[position] = replace(places[position], replaced=replaced)
     if filled:
         frame = frame.with_columns(*filled)
-    totals = [nw.len().alias("__fe_len"), *(expr.alias(name) for name, expr in asked.values())]
+    length = nw.len() if first.unit is None else nw.col("__fe_lost").sum()
+    totals = [length.alias("__fe_len"), *(expr.alias(name) for name, expr in asked.values())]
     flags = _flags(prepared, metrics, missing)
     if flags is not None:
         totals.append(flags.cast(nw.Float64).sum().alias("__fe_bad"))
@@ -267,8 +274,8 @@ def _inputs_of(
         for name, given in metric.inputs.items()
     }
     if metric.unit is not None:
-        raw = {"value": nw.col("__fe_value")}
-        return raw, None, []
+        value = nw.col("__fe_value")
+        return {"value": value}, ~value.is_null(), []
     if missing == "raise":
         return raw, None, []
     if missing == "worst":
@@ -303,13 +310,19 @@ def _flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> A
     unit = any(metric.unit is not None for metric in metrics.values())
     conditions = []
     if not unit:
+        needed = {
+            prepared.inputs[given.key]  # type: ignore[union-attr]
+            for metric in metrics.values()
+            for name, given in metric.inputs.items()
+            if missing == "raise" or (missing == "worst" and name not in (metric.worst or {}))
+        }
         used = dict.fromkeys(
             prepared.inputs[given.key]  # type: ignore[union-attr]
             for metric in metrics.values()
             for given in metric.inputs.values()
         )
         for alias in used:
-            if missing == "raise":
+            if alias in needed:
                 conditions.append(nw.col(alias).is_null())
             if prepared.invalid[alias][2] is not None:
                 conditions.append(prepared.invalid[alias][2].fill_null(False))
@@ -325,50 +338,56 @@ def _flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> A
 
 
 def _one_row_per_unit(prepared: Prepared, metric: Metric, missing: str) -> nw.LazyFrame[Any]:
-    """The frame with one row per (slice, system, example), carrying the unit's value."""
+    """The frame with one row per (slice, system, example), carrying the unit's value.
+
+    ``__fe_lost`` counts the rows of the unit that miss an input; a unit without any other has no
+    value.
+    """
     unit = metric.unit
-    assert unit is not None
+    if unit is None:
+        return prepared.frame
     if not prepared.examples:
         raise EvalError(f"{metric.name!r} has one value per problem: say example=<its column>")
-    frame = prepared.frame
-    if missing == "drop":
-        columns = [prepared.inputs[given.key] for given in metric.inputs.values()]  # type: ignore[union-attr]
-        frame = frame.drop_nulls(columns)
-    flags = _flags_of_inputs(prepared, metric, missing)
-    bad = collect(frame.select(flags.cast(nw.Float64).sum().alias("bad")))["bad"].sum()
-    if bad:
-        explain(prepared, {0: metric}, missing)
-    columns, _, made = _inputs_of(prepared, _without_unit(metric), missing, 0)
-    if made and missing == "worst":
-        frame = frame.with_columns(*made)
-    asked = unit.sums(Sums(columns))
+    rows = replace(metric, unit=None)
+    flags = _flags(prepared, {0: rows}, missing)
+    if flags is not None and _count(prepared.frame, flags):
+        explain(prepared, {0: rows}, missing)
+    columns, valid, made = _inputs_of(prepared, rows, missing, 0)
+    asked = dict(unit.sums(Sums(columns)))
+    aggregates = [value.sum().alias(f"__fe_a_{name}") for name, value in asked.items()]
+    lost = nw.lit(0.0) if valid is None else (~valid).cast(nw.Float64)
+    frame = prepared.frame.with_columns(*made, lost.alias("__fe_lost"))
+    aggregates += [nw.col("__fe_lost").sum(), nw.len().alias("__fe_rows")]
+    if prepared.weight is not None:
+        weight = nw.col(prepared.weight)
+        aggregates += [weight.min(), weight.max().alias("__fe_heaviest")]
     keys = [*prepared.groups, *prepared.units.values(), *prepared.examples.values()]
-    keys += [prepared.weight] if prepared.weight is not None else []
-    frame = frame.group_by(list(dict.fromkeys(keys))).agg(
-        *(value.sum().alias(f"__fe_a_{name}") for name, value in asked.items())
-    )
+    frame = frame.group_by(list(dict.fromkeys(keys))).agg(*aggregates)
     sums = Sums({name: nw.col(f"__fe_a_{name}") for name in asked})
-    if unit.invalid is not None:
-        invalid = unit.invalid(sums)
-        if unit.drop:
-            frame = frame.filter(~invalid)
-        else:
-            short = collect(frame.select(invalid.cast(nw.Float64).sum().alias("short")))
-            count = int(short["short"].sum())
-            if count:
-                raise EvalError(f"{metric.name}: {count} problems have {unit.message}")
-    return frame.with_columns(unit.value(sums, nw.when).alias("__fe_value"))
+    empty = nw.col("__fe_lost") >= nw.col("__fe_rows")
+    invalid = empty & ~empty if unit.invalid is None else unit.invalid(sums) & ~empty
+    if unit.drop:
+        frame = frame.filter(~invalid)
+    else:
+        _check_units(frame, metric, invalid)
+    if prepared.weight is not None:
+        _check_even_weights(frame, prepared.weight)
+    value = nw.when(~(empty | invalid)).then(unit.value(sums, nw.when))
+    return frame.with_columns(value.alias("__fe_value"))
 
 
-def _without_unit(metric: Metric) -> Metric:
-    from dataclasses import replace
+def _check_units(frame: nw.LazyFrame[Any], metric: Metric, invalid: Any) -> None:
+    short = _count(frame, invalid)
+    if short and metric.unit is not None:
+        raise EvalError(f"{metric.name}: {short} problems have {metric.unit.message}")
 
-    return replace(metric, unit=None)
 
-
-def _flags_of_inputs(prepared: Prepared, metric: Metric, missing: str) -> Any:
-    plain = _flags(prepared, {0: _without_unit(metric)}, missing)
-    return nw.lit(False) if plain is None else plain
+def _check_even_weights(frame: nw.LazyFrame[Any], weight: str) -> None:
+    uneven = _count(frame, nw.col("__fe_heaviest") > nw.col(weight))
+    if uneven:
+        raise EvalError(
+            f"{uneven} problems have rows of different weight; a weight belongs to the example"
+        )
 
 
 def explain(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> None:

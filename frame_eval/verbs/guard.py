@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import By, Columns, Slices, Source, names, slices
+from frame_eval.columns import By, Columns, Slices, Source, slices
 from frame_eval.errors import EvalError, GuardFailed, check_option, did_you_mean, listing
 from frame_eval.evaluation import Bound, verb
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, filtered, result_frame
 from frame_eval.verbs.compare import Contrasts, Unmatched, contrast
-from frame_eval.verbs.summary import Missing, check_level, check_names, measure
+from frame_eval.verbs.summary import Missing, check_level, check_names, measure, roles_of
 
 NUMBERS = (
     "metric",
@@ -143,7 +143,8 @@ def rule(
             f"the rule about {made.name!r} has no bound; give min=, max=, max_drop= or max_rise="
         )
     for word, bound in given.items():
-        if not isinstance(bound, (int, float)) or not np.isfinite(bound):
+        number: object = bound
+        if not isinstance(number, (int, float)) or not np.isfinite(number):
             raise EvalError(f"{word}={bound!r} is not a number")
     _check_values(made)
     _check_margins(made)
@@ -258,7 +259,7 @@ def guard(
                 "a result frame has its slices and baseline; by= and baseline= are of rows"
             )
         return _worst_first([_of_result(result, one) for one in rules])
-    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
+    roles = roles_of(system, example, trial, cluster, weight)
     asked = Asked(slices(by, overall), roles, baseline, paired, unmatched, missing)
     for one in rules:
         _check_answerable(one, asked, level)
@@ -466,7 +467,7 @@ def _verdict(
         return "inconclusive", f"{found} breaks the rule, but not after Holm's adjustment"
     if passes:
         return "pass", f"{found} satisfies the rule"
-    return "inconclusive", f"{found} has values on both sides"
+    return "inconclusive", f"{found} spans the bound"
 
 
 def _undecided(row: dict[str, Any], one: Rule) -> str | None:

@@ -121,7 +121,7 @@ def summary(
     for metric in check_metrics(metrics):
         choose(metric, interval)
     chosen = slices(by, overall)
-    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
+    roles = roles_of(system, example, trial, cluster, weight)
     found = measure(frame, metrics, chosen, roles, missing, moments=interval is not None)
     return found.table(interval, check_level(level))
 
@@ -180,6 +180,18 @@ def measure(
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
 
 
+def roles_of(
+    system: Columns | None,
+    example: Columns | None,
+    trial: Columns | None,
+    cluster: Columns | None,
+    weight: Source | None,
+) -> Roles:
+    """The roles in their one normal form."""
+    columns = [tuple(names(given)) for given in (system, example, trial, cluster)]
+    return Roles(columns[0], columns[1], columns[2], columns[3], weight)
+
+
 def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
     """The metrics, if there are any and they have different names."""
     if not metrics:
@@ -197,7 +209,8 @@ def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
 
 def check_level(level: float) -> float:
     """The level, if it is a number strictly between 0 and 1."""
-    if not isinstance(level, (int, float)) or not 0 < level < 1:
+    given: object = level
+    if not isinstance(given, (int, float)) or not 0 < given < 1:
         raise EvalError(f"level={level!r} is not between 0 and 1")
     return level
 
