@@ -217,7 +217,9 @@ def names(columns: Columns | None) -> list[str]:
     """
     if columns is None:
         return []
-    listed = [columns] if isinstance(columns, str) else list(columns)
+    if isinstance(columns, (str, nw.Expr, pl.Expr)):
+        columns = [columns]
+    listed = list(columns)
     for name in listed:
         if not isinstance(name, str):
             raise EvalError(f"a column name is text, not {name!r}; for conditions use fe.where")

@@ -77,9 +77,7 @@ class Table:
         if table.moments is not None:
             moments = _pooled_moments(table, starts, sums, rows)
         first = table.take(starts)
-        return replace(
-            first, sums=sums, plain=plain, rows=rows, missing=missing, moments=moments
-        )
+        return replace(first, sums=sums, plain=plain, rows=rows, missing=missing, moments=moments)
 
 
 def packed(keys: tuple[Ints, ...]) -> Ints:

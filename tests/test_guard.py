@@ -80,9 +80,8 @@ def test_bounds_meet_the_one_sided_wilson_interval(bound, verdict):
 )
 def test_an_interval_that_touches_the_bound(bound, side):
     """A limit on the bound satisfies the rule; only an interval beyond it fails."""
-    frame = rows_of({"de": (7, 10)})
-    at = frame.eval.summary(OK, level=0.9)[side].item()
-    verdict = frame.eval.guard(fe.rule(OK, **{bound: at}))["verdict"].item()
+    result = rows_of({"de": (7, 10)}).eval.summary(OK)
+    verdict = result.eval.guard(fe.rule(OK, **{bound: result[side].item()}))["verdict"].item()
     assert verdict == ("inconclusive" if (bound, side) == ("min", "ci_high") else "pass")
 
 
@@ -191,12 +190,21 @@ def test_that_all_slices_pass_is_not_adjusted():
 
 
 def test_the_whole_is_a_family_of_its_own():
-    counts = {"de": (55, 60), "en": (55, 60), "fr": (40, 60)}
-    result = rows_of(counts).eval.guard(fe.rule(OK, min=0.9), by="lang", overall=True)
-    whole = p_value(150, 180, 0.9)
-    assert whole < 0.05
-    assert verdicts(result, "slice")["overall"] == "fail"
-    assert verdicts(result, "value")["fr"] == "fail"
+    """With the whole in their family the slices would not fail, p being between .05 / 2 and .05."""
+    counts = {"de": (42, 60)}
+    assert 0.05 / 2 < p_value(*counts["de"], 0.8) < 0.05
+    result = rows_of(counts).eval.guard(fe.rule(OK, min=0.8), by="lang", overall=True)
+    assert verdicts(result, "slice") == {"overall": "fail", "lang": "fail"}
+    fine = rows_of({**counts, "en": (590, 600)})
+    result = fe.guard(fine, fe.rule(OK, min=0.8), by="lang", overall=True)
+    assert verdicts(result, "value") == {"de": "inconclusive", "all": "pass", "en": "pass"}
+
+
+def test_slices_too_small_for_the_rule_leave_the_family():
+    frame = rows_of({"de": (42, 60), "en": (5, 6)})
+    rules = fe.rule(OK, min=0.8), fe.rule(OK, min=0.79999, min_n=20)
+    result = frame.eval.guard(*rules, by="lang").filter(pl.col("lang") == "de")
+    assert verdicts(result, "rule") == {str(rules[0]): "inconclusive", str(rules[1]): "fail"}
 
 
 def test_worst_first():
@@ -208,6 +216,8 @@ def test_worst_first():
         ("fr", "inconclusive"),
         ("sw", "pass"),
     ]
+    result = rows_of(counts).eval.guard(fe.rule(OK, max=0.2), by="lang")
+    assert result["lang"].to_list() == ["sw", "fr", "de", "en"]
 
 
 # Relative margins
@@ -280,6 +290,35 @@ def test_where_restricts_a_rule():
     assert result["rule"].item() == "rate(ok) >= 0.8 where german"
 
 
+def test_a_condition_that_a_system_never_meets():
+    """Its rule could not be broken, and no row of the result would say so."""
+    frame = pairs().with_columns(refused=(pl.col("model") == "old") & (pl.col("id") < 9))
+    for rule in (fe.rule(OK, min=0.5, where="refused"), fe.rule(OK, max=0.5, where="refused")):
+        with pytest.raises(fe.EvalError, match=r"where refused' has no rows for 'new'"):
+            of_pairs(frame).guard(rule)
+
+
+def test_rules_share_a_pass_without_a_trace():
+    """Many rules at once give what each gives alone, two metrics of one name included."""
+    frame = pairs(drop=0.2).with_columns(german=pl.col("lang") == "de", y=pl.col("x") * 2)
+    rules = [
+        fe.rule(OK, min=0.6),
+        fe.rule(fe.rate("ok"), min=0.9),
+        fe.rule(fe.mean("x"), max=4),
+        fe.rule(fe.mean("y").alias("mean(x)"), max=8),
+        fe.rule(OK, min=0.6, where="german"),
+        fe.rule(fe.mean("x"), max=4.5, where="german"),
+        fe.rule(OK, max_drop=0.1),
+        fe.rule(fe.mean("x"), max_drop=0.1, relative=True),
+        fe.rule(fe.mean("x"), max_drop=0.7),
+    ]
+    options: Any = {"baseline": "old", "by": "lang"}
+    together = of_pairs(frame).guard(*rules, **options).sort("rule", "lang")
+    alone = [of_pairs(frame).guard(rule, **options) for rule in rules]
+    expected = pl.concat(alone, how="diagonal_relaxed").sort("rule", "lang")
+    assert_frame_equal(together, expected.select(together.columns), check_exact=True)
+
+
 def test_min_n():
     frame = rows_of({"de": (95, 100), "sw": (1, 10)})
     assert verdicts(frame.eval.guard(fe.rule(OK, min=0.8), by="lang"))["sw"] == "fail"
@@ -345,6 +384,22 @@ def test_classes_are_checked_each():
     assert verdicts(result, "class") == {"b": "fail", "a": "pass"}
     with pytest.raises(fe.GuardFailed, match=r"\[class=b\]"):
         result.eval.assert_passed()
+
+
+def test_systems_that_answered_different_examples():
+    """The interval of Miettinen and Nurminen, as compare gives it."""
+    frame = pairs().with_columns(id=pl.int_range(240))
+    options: Any = {"system": "model", "baseline": "old", "paired": False, "by": "lang"}
+    result = frame.eval.guard(fe.rule(OK, max_drop=0.3), **options)
+    found = frame.eval.compare(OK, level=0.9, **options)
+    limits = ["lang", "ci_low", "ci_high"]
+    assert_frame_equal(result.select(limits).sort("lang"), found.select(limits))
+    assert set(result["verdict"]) == {"pass"}
+
+
+def test_bounds_of_any_number_type():
+    rules = [fe.rule(OK, min=kind(1)) for kind in (int, float, np.int64, np.float32)]
+    assert {str(rule) for rule in rules} == {"rate(ok) >= 1"}
 
 
 # Result frames

@@ -18,8 +18,20 @@ from frame_eval.table import Floats
 
 Texts: TypeAlias = npt.NDArray[np.object_]
 Interval: TypeAlias = (
-    "Literal['auto', 'wilson', 'wald', 'clopper-pearson', 'jeffreys', 'korn-graubard', "
-    "'t', 'cr0', 'cr1', 'cr2', 'order'] | None"
+    Literal[
+        "auto",
+        "wilson",
+        "wald",
+        "clopper-pearson",
+        "jeffreys",
+        "korn-graubard",
+        "t",
+        "cr0",
+        "cr1",
+        "cr2",
+        "order",
+    ]
+    | None
 )
 INTERVALS = (
     "auto",
@@ -94,7 +106,7 @@ def _texts(groups: int, text: str) -> Texts:
     return np.full(groups, text, dtype=object)
 
 
-def _proportion(  # noqa: PLR0917 - as _linearised
+def _proportion(
     metric: Metric,
     found: Linear,
     method: str,
@@ -135,7 +147,7 @@ def _proportion(  # noqa: PLR0917 - as _linearised
     return Intervals(error, low, high, texts, notes)
 
 
-def _linearised(  # noqa: PLR0917 - what the interval is made of
+def _linearised(
     metric: Metric,
     found: Linear,
     method: str,

@@ -167,7 +167,7 @@ def _terms(
         )
 
 
-def _proportion_term(  # noqa: PLR0917 - what a term is made of
+def _proportion_term(
     metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints, weight: Floats
 ) -> tuple[Floats, list[Term]]:
     proportion: Any = metric.proportion
@@ -190,7 +190,7 @@ def _proportion_term(  # noqa: PLR0917 - what a term is made of
     return share, [Term(influence, squares, trials, plain)]
 
 
-def _general_terms(  # noqa: PLR0917 - what a term is made of
+def _general_terms(
     metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints, weight: Floats
 ) -> list[Term]:
     names = totals.names

@@ -19,8 +19,20 @@ from frame_eval.metrics.quantiles import quantile_of
 from frame_eval.table import Floats, Ints
 
 Method: TypeAlias = (
-    "Literal['auto', 'score', 'exact', 'mid-p', 'corrected', 'pooled', 'unpooled', "
-    "'t', 'cr0', 'cr1', 'cr2'] | None"
+    Literal[
+        "auto",
+        "score",
+        "exact",
+        "mid-p",
+        "corrected",
+        "pooled",
+        "unpooled",
+        "t",
+        "cr0",
+        "cr1",
+        "cr2",
+    ]
+    | None
 )
 METHODS = (
     "auto",
@@ -181,7 +193,9 @@ def _joint(both: Pairs, scale: float) -> Linear:
                 share,
                 rows,
                 (rows > 0).astype(float),
-                np.where(np.bincount(group[starts], rows > 1, slices) > 0, np.maximum(within, 0), 0),
+                np.where(
+                    np.bincount(group[starts], rows > 1, slices) > 0, np.maximum(within, 0), 0
+                ),
             )
         )
         sizes = sizes + rows
@@ -219,7 +233,9 @@ def _check_method(metric: Metric, method: Method, grouped: Any, binary: Any) -> 
     if method in ("pooled", "unpooled"):
         raise EvalError(f"method={method!r} is for paired=False; use 'auto'")
     if method in BINARY and not binary.all():
-        why = "there are clusters" if grouped.any() else f"{metric.name!r} is not 0/1 on each example"
+        why = (
+            "there are clusters" if grouped.any() else f"{metric.name!r} is not 0/1 on each example"
+        )
         raise EvalError(f"method={method!r} needs independent 0/1 pairs, but {why}; use 'auto'")
     if method == "t" and grouped.any():
         raise EvalError("method='t' takes examples as independent; with clusters use 'cr2'")
@@ -247,9 +263,7 @@ def _counts(metric: Metric, both: Pairs, slices: int) -> Floats:
     return np.where(valid, np.array(counts, float), np.nan)
 
 
-def _by_t(
-    joint: Linear, variance: Variance, kind: str, level: float, grouped: Any
-) -> Difference:
+def _by_t(joint: Linear, variance: Variance, kind: str, level: float, grouped: Any) -> Difference:
     value = joint.estimate
     error = np.sqrt(variance.value)
     flat = ~(error > 1e-12 * np.abs(value)) & np.isfinite(error)
@@ -321,7 +335,9 @@ def _by_score(found: Difference, method: str, level: float, binary: Any) -> Diff
 def _without_test(found: Difference) -> Difference:
     nothing = np.full(len(found.value), np.nan)
     blank = np.full(len(found.value), "", object)
-    return replace(found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank)
+    return replace(
+        found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank
+    )
 
 
 def unpaired(
@@ -339,12 +355,12 @@ def unpaired(
         kind = str(method) if method in SANDWICH else "cr2"
         of_a, of_b = SANDWICH[kind](a), SANDWICH[kind](b)
         other = scale**2 * of_b.value
-        variance = Variance(
-            of_a.value + other, pairs.welch_df(of_a.value, of_a.df, other, of_b.df)
-        )
+        variance = Variance(of_a.value + other, pairs.welch_df(of_a.value, of_a.df, other, of_b.df))
         joint = replace(a, estimate=value, n=a.n + b.n, clusters=a.clusters + b.clusters)
         result = _by_t(joint, variance, kind, level, grouped)
-        names = [text.replace("paired t", "Welch t").replace("paired ", "") for text in result.method]
+        names = [
+            text.replace("paired t", "Welch t").replace("paired ", "") for text in result.method
+        ]
         result = replace(result, method=np.array(names, object))
         score = np.full(len(value), metric.proportion is not None and not a.weighted)
         score &= ~grouped & (a.n > 0) & (b.n > 0) & (scale == 1)

@@ -85,7 +85,7 @@ def jeffreys(p: ArrayLike, n: ArrayLike, level: ArrayLike) -> tuple[Array, Array
     return low, high
 
 
-def effective_size(  # noqa: PLR0917 - the order of the formula
+def effective_size(
     p: ArrayLike,
     n: ArrayLike,
     variance: ArrayLike,

@@ -469,7 +469,7 @@ def _binary(
     )
 
 
-def _build(  # noqa: PLR0917 - the options of every member, in the order of their signature
+def _build(
     family: Family,
     target: Source,
     pred: Source,

@@ -177,7 +177,7 @@ class Metric:
                 raise EvalError(f"cell {cell!r} of metric {self.name!r} is not among its inputs")
 
     def __repr__(self) -> str:
-        sources = [s for i in self._inputs.values() for s in i.sources]
+        sources = [s for i in self.made.values() for s in i.sources]
         columns = ", ".join(dict.fromkeys(map(repr, sources)))
         return f"<Metric {self.name} of {columns}>"
 
@@ -186,7 +186,8 @@ class Metric:
         return _restore, ({**state, "inputs": dict(self.inputs)},)
 
     @property
-    def _inputs(self) -> Mapping[str, Input]:
+    def made(self) -> Mapping[str, Input]:
+        """The inputs, columns and expressions among them made numbers."""
         return self.inputs  # type: ignore[return-value]  # made inputs in __post_init__
 
     def alias(self, name: str) -> Metric:
@@ -221,7 +222,7 @@ class Metric:
         """
         if (self.cells or self.unit) and self.expression is None:
             raise EvalError(f"{self.name!r} is not one expression; use frame.eval.summary")
-        columns = {name: i.build(pl, _natives(i), None) for name, i in self._inputs.items()}
+        columns = {name: i.build(pl, _natives(i), None) for name, i in self.made.items()}
         valid = pl.all_horizontal(*(column.is_not_null() for column in columns.values()))
         whole = {name: pl.when(valid).then(column) for name, column in columns.items()}
         if self.expression is not None:

@@ -22,15 +22,8 @@ from frame_eval.reduce.engines import (
     result_frame,
     scan,
 )
-from frame_eval.reduce.plan import (
-    Places,
-    Prepared,
-    Query,
-    Roles,
-    layouts,
-    prepare,
-    query,
-)
+from frame_eval.reduce.prepare import Prepared, Roles, prepare
+from frame_eval.reduce.query import Places, Query, layouts, query
 from frame_eval.table import Floats, Ints, Table, stacked
 
 __all__ = [
@@ -68,7 +61,9 @@ def reduce(
     by_example: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for."""
-    prepared = prepare(scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles)
+    prepared = prepare(
+        scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
+    )
     if roles.example:
         prepared = _checked_examples(prepared, metrics)
     queries: dict[int, Query] = {}
@@ -87,7 +82,7 @@ def _needed(
     if there is None:
         return None
     sources: list[Source] = [*slices.columns, *slices.conditions.values()]
-    sources += [s for m in metrics for i in m.inputs.values() for s in i.sources]  # type: ignore[union-attr]
+    sources += [s for m in metrics for i in m.made.values() for s in i.sources]
     sources += [*roles.system, *roles.example, *roles.trial, *roles.cluster]
     sources += [] if roles.weight is None else [roles.weight]
     wanted: list[str] = []
@@ -169,7 +164,9 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
     if distinct.height == 1:
         return np.zeros(frame.height, np.int64), distinct
     numbered = distinct.with_row_index("__fe_code")
-    joined = keys.join(numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left")
+    joined = keys.join(
+        numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
+    )
     return joined["__fe_code"].to_numpy().astype(np.int64), distinct
 
 
@@ -261,7 +258,9 @@ def _slice_members(prepared: Prepared, together: Any) -> tuple[list[Ints], pl.Da
     return members, pl.concat(blocks), offset
 
 
-def _stacked_names(columns: Sequence[str], values: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+def _stacked_names(
+    columns: Sequence[str], values: pl.DataFrame, prepared: Prepared
+) -> pl.DataFrame:
     if not columns:
         return pl.DataFrame({"slice": ["overall"], "value": ["all"]})
     text = [pl.col(prepared.keys[name]).cast(pl.String) for name in columns]

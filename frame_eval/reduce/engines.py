@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
+import narwhals.exceptions
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -31,11 +32,17 @@ class Scan:
     @property
     def is_polars(self) -> bool:
         """Whether native Polars expressions can be evaluated here."""
-        return self.frame.implementation.is_polars()
+        return bool(self.frame.implementation.is_polars())
 
     def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
         """Expressions evaluated as private columns; their names by the id of the expression."""
-        frame, named = self.frame, {}
+        frame = self.frame
+        named: dict[int, str] = {}
+        if any(not isinstance(source, str) for source in sources):
+            # Engines disagree on NaN > 0; on null they agree.
+            floats = [name for name, dtype in self.schema.items() if dtype.is_float()]
+            if floats:
+                frame = frame.with_columns(nw.col(*floats).fill_nan(None))
         for source in sources:
             if isinstance(source, str) or id(source) in named:
                 continue
@@ -76,8 +83,9 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
 def _schema_of(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
     try:
         return dict(frame.collect_schema())
-    except pl.exceptions.ColumnNotFoundError as error:
-        raise ColumnError(f"an expression names a column that is not there: {error}") from None
+    except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
+        first = str(error).splitlines()[0]
+        raise ColumnError(f"an expression names a column that is not there: {first}") from None
 
 
 def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
@@ -94,7 +102,8 @@ def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
     if frame.implementation.is_polars():
         result: pl.DataFrame = nw.to_native(frame).collect(engine="streaming")
         return result
-    return nw.to_native(frame.collect("polars"))
+    result = nw.to_native(frame.collect("polars"))
+    return result
 
 
 def give_back(result: pl.DataFrame, native: Any) -> Any:
@@ -159,7 +168,7 @@ def _from_pandas(native: pd.DataFrame, needed: Sequence[str] | None) -> pl.DataF
 
 def _column(name: str, series: Any) -> pl.Series:
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufb":
-        return pl.Series(name, series.to_numpy())
+        return pl.Series(name, series.to_numpy(), nan_to_null=True)
     try:
         array = pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:

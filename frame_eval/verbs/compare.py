@@ -14,8 +14,8 @@ from frame_eval.columns import By, Columns, Input, Slices, Source, names, slices
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
-from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference import paired as differences
+from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.paired import METHODS, Difference, Method
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
@@ -150,7 +150,7 @@ def compare(
     check_option("method", method, METHODS)
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
-    roles = Roles(*(tuple(names(r)) for r in (system, example, trial, cluster)), weight)
+    roles = Roles.of(system, example, trial, cluster, weight)
     found = contrast(
         frame, check_metrics(metrics), chosen, roles, baseline, paired, unmatched, missing
     )
@@ -237,7 +237,7 @@ def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:
         given.key: given
         for metric in metrics
         if metric.unit is None
-        for given in metric.inputs.values()
+        for given in metric.made.values()
         if isinstance(given, Input) and given.kind == "label"
     }
     return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in labels.items()]
@@ -381,7 +381,7 @@ def _contrasts(
 
 
 def _only_input(metric: Metric) -> Input:
-    (given,) = metric.inputs.values()
+    (given,) = metric.made.values()
     assert isinstance(given, Input)
     return given
 
@@ -389,7 +389,7 @@ def _only_input(metric: Metric) -> Input:
 def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
     """Per slice, a remark where the systems' rows differ in their share of positives."""
     remarks: list[Any] = []
-    for given in metric.inputs.values():
+    for given in metric.made.values():
         if isinstance(given, Input) and given.key in prevalence:
             share = prevalence[given.key].estimate
             first, second = share[0::2], share[1::2]

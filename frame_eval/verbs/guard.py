@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -15,8 +17,9 @@ from frame_eval.errors import EvalError, GuardFailed, check_option, did_you_mean
 from frame_eval.evaluation import Bound, verb
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, filtered, result_frame
+from frame_eval.reduce.engines import collect, scan
 from frame_eval.verbs.compare import Contrasts, Unmatched, contrast
-from frame_eval.verbs.summary import Missing, check_level, check_names, measure, roles_of
+from frame_eval.verbs.summary import Measured, Missing, check_level, check_names, measure
 
 NUMBERS = (
     "metric",
@@ -39,7 +42,12 @@ VERDICTS = ("fail", "inconclusive", "pass")
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What a metric has to satisfy in every slice; made by :func:`rule`."""
+    """What a metric has to satisfy in every slice; made by :func:`rule`.
+
+    >>> import frame_eval as fe
+    >>> print(fe.rule(fe.rate("correct"), min=0.5, max=0.9))
+    rate(correct) >= 0.5 and <= 0.9
+    """
 
     metric: Metric | str
     min: float | None
@@ -110,9 +118,11 @@ def rule(
     max_drop, max_rise
         How much lower or higher than the baseline it may be (non-inferiority margins).
     relative
-        Whether ``max_drop`` and ``max_rise`` are shares of the baseline's value.
+        Whether ``max_drop`` and ``max_rise`` are shares of the baseline's value, which has to be
+        positive.
     where
-        A condition (boolean column or expression): the rule is about these rows only.
+        A condition (boolean column or expression): the rule is about these rows only, of which
+        every system needs some.
     min_n
         Slices with fewer rows than this are inconclusive, whatever their interval.
 
@@ -144,7 +154,7 @@ def rule(
         )
     for word, bound in given.items():
         number: object = bound
-        if not isinstance(number, (int, float)) or not np.isfinite(number):
+        if not isinstance(number, Real) or not np.isfinite(float(number)):
             raise EvalError(f"{word}={bound!r} is not a number")
     _check_values(made)
     _check_margins(made)
@@ -212,7 +222,7 @@ def guard(
     ----------
     frame
         A long table of results, or a result frame of :func:`summary` or :func:`compare`: that is
-        guarded by the intervals it has, without adjustment.
+        guarded by the (two-sided) intervals it has, without adjustment.
     rules
         Made by :func:`rule`.
     baseline
@@ -259,11 +269,12 @@ def guard(
                 "a result frame has its slices and baseline; by= and baseline= are of rows"
             )
         return _worst_first([_of_result(result, one) for one in rules])
-    roles = roles_of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight)
     asked = Asked(slices(by, overall), roles, baseline, paired, unmatched, missing)
     for one in rules:
         _check_answerable(one, asked, level)
-    return _worst_first([_judged(_limits(frame, one, asked), one, level) for one in rules])
+    found = _measured(frame, rules, asked)
+    return _worst_first([_judged(at, one, level) for one, at in zip(rules, found, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -294,8 +305,7 @@ def _check_answerable(one: Rule, asked: Asked, level: float) -> None:
     """Raise where rows and roles can not answer a rule."""
     if level <= 0.5:
         raise EvalError(f"level={level!r} of a one-sided interval is above 0.5")
-    if isinstance(one.metric, str):
-        raise EvalError(f"the rule about {one.metric!r} needs a metric, such as fe.rate(...)")
+    _metric_of(one)
     if one.compares and asked.baseline is None:
         raise EvalError(f"the rule {str(one)!r} needs baseline=<the system to compare to>")
     if asked.baseline is not None and not asked.roles.system:
@@ -309,23 +319,72 @@ Flags: TypeAlias = "npt.NDArray[np.bool_]"
 VALUE, LOW, HIGH = "__fe_value", "__fe_low", "__fe_high"
 
 
-def _limits(frame: Any, one: Rule, asked: Asked) -> At:
-    """What a rule is about, measured once, with limits at any level."""
-    assert isinstance(one.metric, Metric)  # noqa: S101 - _check_answerable saw to it
+def _measured(frame: Any, rules: Sequence[Rule], asked: Asked) -> list[At]:
+    """What each rule is about; rules about the same rows share a pass over them."""
+    passes: dict[tuple[object, ...], dict[str, Metric]] = {}
+    keys = []
+    for one in rules:
+        metric = _metric_of(one)
+        key: tuple[object, ...] = (one.compares, one.where)
+        if isinstance(one.where, (nw.Expr, pl.Expr)):
+            key = (one.compares, id(one.where))
+        while passes.setdefault(key, {}).setdefault(metric.name, metric) is not metric:
+            key = (*key, "another metric of this name")
+        keys.append(key)
+    found: dict[tuple[object, ...], Measured | Contrasts] = {}
+    for key, one in zip(keys, rules, strict=True):
+        if key not in found:
+            found[key] = _pass(frame, one, list(passes[key].values()), asked)
+    return [_about(found[key], one, asked) for key, one in zip(keys, rules, strict=True)]
+
+
+def _metric_of(one: Rule) -> Metric:
+    if isinstance(one.metric, str):
+        raise EvalError(f"the rule about {one.metric!r} needs a metric, such as fe.rate(...)")
+    return one.metric
+
+
+def _pass(frame: Any, one: Rule, metrics: Sequence[Metric], asked: Asked) -> Measured | Contrasts:
+    """The metrics of all rules that are about the rows and systems of this one."""
     rows = frame if one.where is None else filtered(frame, one.where)
-    if not one.compares:
-        return _estimates(rows, one.metric, asked)
-    pairs = contrast(
-        rows,
-        [one.metric],
-        asked.slices,
-        asked.roles,
-        baseline=asked.baseline,
-        paired=asked.paired,
-        unmatched=asked.unmatched,
-        missing=asked.missing,
-    )
-    return _relative(pairs, one.bound) if one.relative else _margins(pairs)
+    found: Measured | Contrasts
+    if one.compares:
+        found = contrast(
+            rows,
+            metrics,
+            asked.slices,
+            asked.roles,
+            baseline=asked.baseline,
+            paired=asked.paired,
+            unmatched=asked.unmatched,
+            missing=asked.missing,
+        )
+    else:
+        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing)
+    if one.where is not None:
+        _check_systems(frame, one, found.found.systems, asked.roles.system)
+    return found
+
+
+def _check_systems(frame: Any, one: Rule, systems: pl.DataFrame, names: Sequence[str]) -> None:
+    """Raise where a system has no row that the condition of a rule is true for."""
+    if not names:
+        return
+    whole = collect(scan(frame, list(names)).frame.select(*names).unique())
+    lost = sorted(set(whole.rows()) - set(systems.rows()), key=str)
+    if lost:
+        shown = listing([row[0] if len(row) == 1 else row for row in lost])
+        raise EvalError(f"the rule {str(one)!r} has no rows for {shown}")
+
+
+def _about(found: Measured | Contrasts, one: Rule, asked: Asked) -> At:
+    """The part of a pass that a rule is about."""
+    if isinstance(found, Contrasts):
+        parts = tuple(part for part in found.contrasts if part.metric.name == one.name)
+        pairs = replace(found, contrasts=parts)
+        return _relative(pairs, one.bound) if one.relative else _margins(pairs)
+    entries = tuple(part for part in found.metrics if part.metric.name == one.name)
+    return _estimates(replace(found, metrics=entries), asked)
 
 
 def _limited(table: pl.DataFrame, value: str) -> pl.DataFrame:
@@ -334,9 +393,8 @@ def _limited(table: pl.DataFrame, value: str) -> pl.DataFrame:
     )
 
 
-def _estimates(rows: Any, metric: Metric, asked: Asked) -> At:
+def _estimates(found: Measured, asked: Asked) -> At:
     """The metric itself, of every system but the baseline."""
-    found = measure(rows, [metric], asked.slices, asked.roles, asked.missing)
     systems = [row[0] if len(row) == 1 else row for row in found.found.systems.rows()]
     baseline = tuple(asked.baseline) if isinstance(asked.baseline, list) else asked.baseline
     if baseline is not None and baseline not in systems:
@@ -549,7 +607,7 @@ def assert_passed(frame: Any, /, *, inconclusive: Literal["fail", "pass"] = "fai
     >>> df.eval.guard(fe.rule(fe.rate("ok"), min=0.9)).eval.assert_passed()
     """
     check_option("inconclusive", inconclusive, ("fail", "pass"))
-    native = frame._frame if isinstance(frame, Bound) else frame  # noqa: SLF001 - its own layer
+    native = frame._frame if isinstance(frame, Bound) else frame
     found = result_frame(native, FRONT)
     if found is None:
         raise EvalError("assert_passed is for the result of guard")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Slices, Source, names, slices
+from frame_eval.columns import By, Columns, Slices, Source, slices
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
@@ -121,7 +121,7 @@ def summary(
     for metric in check_metrics(metrics):
         choose(metric, interval)
     chosen = slices(by, overall)
-    roles = roles_of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight)
     found = measure(frame, metrics, chosen, roles, missing, moments=interval is not None)
     return found.table(interval, check_level(level))
 
@@ -178,18 +178,6 @@ def measure(
         for position, (metric, label, table) in enumerate(per_class(metrics, found))
     )
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
-
-
-def roles_of(
-    system: Columns | None,
-    example: Columns | None,
-    trial: Columns | None,
-    cluster: Columns | None,
-    weight: Source | None,
-) -> Roles:
-    """The roles in their one normal form."""
-    columns = [tuple(names(given)) for given in (system, example, trial, cluster)]
-    return Roles(columns[0], columns[1], columns[2], columns[3], weight)
 
 
 def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:

@@ -1,0 +1,160 @@
+"""What a question needs of a frame: its roles, and every column made and named privately."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+
+from frame_eval.columns import Columns, Input, Slices, Source, names
+from frame_eval.errors import ColumnError, EvalError
+from frame_eval.metrics.core import Metric
+from frame_eval.reduce.engines import Scan, collect, require
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns play which part; each a list of names."""
+
+    system: tuple[str, ...] = ()
+    example: tuple[str, ...] = ()
+    trial: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+    weight: Source | None = None
+
+    @classmethod
+    def of(
+        cls,
+        system: Columns | None,
+        example: Columns | None,
+        trial: Columns | None,
+        cluster: Columns | None,
+        weight: Source | None,
+    ) -> Roles:
+        """The roles as the verbs take them."""
+        roles = cls(
+            tuple(names(system)),
+            tuple(names(example)),
+            tuple(names(trial)),
+            tuple(names(cluster)),
+            weight,
+        )
+        if roles.trial and not roles.example:
+            raise EvalError("trial= tells the rows of one example apart: say example= too")
+        return roles
+
+    @property
+    def unit(self) -> tuple[str, ...]:
+        """What is sampled independently: the cluster, else the example, else (empty) the row."""
+        return self.cluster or self.example
+
+
+@dataclass
+class Prepared:
+    """A scan whose private columns are made: keys, units, weight and metric inputs."""
+
+    frame: nw.LazyFrame[Any]
+    roles: Roles
+    slices: Slices
+    keys: dict[str, str]
+    conditions: dict[str, str]
+    systems: dict[str, str]
+    units: dict[str, str]
+    examples: dict[str, str]
+    trials: dict[str, str]
+    weight: str | None
+    inputs: dict[tuple[object, ...], str]
+    invalid: dict[str, tuple[Input, list[str], Any]] = field(default_factory=dict)
+    dtypes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> list[str]:
+        """The private columns that name the slice and the system."""
+        return [*self.keys.values(), *self.conditions.values(), *self.systems.values()]
+
+
+def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles) -> Prepared:
+    """Make every column that the question needs, and drop the others."""
+    inputs = {i.key: i for metric in metrics for i in metric.made.values()}
+    conditions = slices.conditions
+    sources = [source for given in inputs.values() for source in given.sources]
+    weights = [] if roles.weight is None else [roles.weight]
+    require(scan.schema, slices.columns, "slice key")
+    for role in ("system", "example", "trial", "cluster"):
+        require(scan.schema, getattr(roles, role), role)
+    require(scan.schema, [s for s in weights if isinstance(s, str)], "weight")
+    require(scan.schema, [s for s in sources if isinstance(s, str)], "input")
+    require(scan.schema, [s for s in conditions.values() if isinstance(s, str)], "condition")
+    scan, named = scan.with_sources([*sources, *weights, *conditions.values()])
+    dtypes = scan.schema
+
+    made: list[Any] = []
+    prepared = Prepared(
+        scan.frame, roles, slices, {}, {}, {}, {}, {}, {}, None, {}, {}, dict(dtypes)
+    )
+
+    def key_columns(columns: Sequence[str], prefix: str) -> dict[str, str]:
+        private = {name: f"__fe_{prefix}{i}" for i, name in enumerate(columns)}
+        for name, alias in private.items():
+            made.append(_key(name, dtypes[name]).alias(alias))
+        return private
+
+    prepared.keys = key_columns(slices.columns, "k")
+    prepared.systems = key_columns(roles.system, "m")
+    prepared.units = key_columns(roles.unit, "u")
+    prepared.examples = key_columns(roles.example, "x")
+    prepared.trials = key_columns(roles.trial, "t")
+    for i, (name, source) in enumerate(conditions.items()):
+        column = _resolved(source, named)
+        if dtypes[column] != nw.Boolean:
+            raise ColumnError(f"condition {name!r} is {dtypes[column]}, not boolean")
+        prepared.conditions[name] = f"__fe_w{i}"
+        made.append(nw.col(column).fill_null(False).alias(f"__fe_w{i}"))
+    if roles.weight is not None:
+        column = _resolved(roles.weight, named)
+        if not dtypes[column].is_numeric():
+            raise ColumnError(f"weight {column!r} is {dtypes[column]}, not numeric")
+        prepared.weight = "__fe_weight"
+        made.append(nw.col(column).cast(nw.Float64).fill_nan(None).alias("__fe_weight"))
+    for i, (key, given) in enumerate(inputs.items()):
+        columns = [_resolved(source, named) for source in given.sources]
+        types = [dtypes[column] for column in columns]
+        given.check_dtypes(columns, types)
+        _check_default_positive(given, columns[0], types[0], scan)
+        alias = f"__fe_i{i}"
+        value = given.build(nw, [nw.col(column) for column in columns], types)
+        made.append(value.alias(alias))
+        prepared.inputs[key] = alias
+        prepared.invalid[alias] = (given, columns, given.invalid(nw.col(alias), types[0]))
+    if not made:
+        made.append(nw.lit(0).alias("__fe_row"))
+    prepared.frame = scan.frame.select(*made)
+    return prepared
+
+
+def _resolved(source: Source, named: Mapping[int, str]) -> str:
+    return source if isinstance(source, str) else named[id(source)]
+
+
+def _key(name: str, dtype: Any) -> Any:
+    """A key column in which null and NaN are one group, and categories are their text."""
+    if dtype == nw.Categorical or dtype == nw.Enum or isinstance(dtype, nw.Enum):
+        return nw.col(name).cast(nw.String)
+    return nw.col(name).fill_nan(None) if dtype.is_float() else nw.col(name)
+
+
+def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -> None:
+    usual = dtype == nw.Boolean or dtype.is_numeric()
+    if given.kind == "label" and given.positive is None and not usual:
+        raise EvalError(
+            f"column {column!r} holds classes {_classes(scan.frame, column)}; name the "
+            "positive= class, or choose average='macro', 'micro', 'weighted' or None"
+        )
+
+
+def _classes(frame: nw.LazyFrame[Any], column: str) -> str:
+    seen = collect(frame.select(nw.col(column)).unique().head(21)).to_series().drop_nulls()
+    listed = ", ".join(map(repr, sorted(seen.to_list(), key=str)[:20]))
+    return listed + (", ..." if len(seen) > 20 else "")

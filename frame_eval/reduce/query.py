@@ -1,0 +1,161 @@
+"""One lazy group-by per layout: which sums are asked for, and where they are in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+
+from frame_eval.errors import EvalError
+from frame_eval.metrics.core import Metric, Sums
+from frame_eval.reduce.checks import explain, flags
+from frame_eval.reduce.engines import collect
+from frame_eval.reduce.inputs import inputs_of
+from frame_eval.reduce.prepare import Prepared
+from frame_eval.reduce.units import one_row_per_unit
+
+
+@dataclass(frozen=True)
+class Query:
+    """A collected group-by, and where each metric's sums are in it."""
+
+    frame: pl.DataFrame
+    cells: tuple[str, ...]
+    places: dict[int, Places]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The columns of one metric in a query."""
+
+    names: tuple[str, ...]
+    rows: str
+    sums: tuple[str, ...]
+    plain: tuple[str, ...]
+    moments: dict[tuple[int, int], str] | None
+    replaced: str | None = None
+
+
+def layouts(metrics: Sequence[Metric]) -> list[list[int]]:
+    """Positions of the metrics, grouped by what they can share a pass with."""
+    groups: dict[object, list[int]] = {}
+    for position, metric in enumerate(metrics):
+        cells = tuple(metric.made[name].key for name in metric.cells)
+        groups.setdefault((cells, metric.unit and id(metric)), []).append(position)
+    return list(groups.values())
+
+
+class Ask:
+    """The aggregates of one group-by; equal ones are computed once for all metrics."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, tuple[str, Any]] = {}
+
+    def __call__(self, expression: Any, prefix: str) -> str:
+        """The name of the column that will hold the aggregate."""
+        text = repr(expression)
+        if text not in self.asked:
+            self.asked[text] = (f"__fe_{prefix}{len(self.asked)}", expression)
+        return self.asked[text][0]
+
+    @property
+    def aggregates(self) -> list[Any]:
+        """All of them, under their names."""
+        return [expression.alias(name) for name, expression in self.asked.values()]
+
+
+def query(
+    prepared: Prepared,
+    metrics: Mapping[int, Metric],
+    missing: str,
+    moments: bool,
+    by_example: bool,
+) -> Query:
+    """Run the group-by of one layout."""
+    first = next(iter(metrics.values()))
+    frame = one_row_per_unit(prepared, first, missing)
+    keys, weight = _keys(prepared, by_example)
+    cells = tuple(prepared.inputs[first.made[name].key] for name in first.cells)
+    ask, places, filled = Ask(), {}, []
+    for position, metric in metrics.items():
+        columns, valid, extra = inputs_of(prepared, metric, missing, position)
+        filled += extra
+        place = _ask_for(metric, columns, valid, weight, moments, ask)
+        if missing == "worst" and metric.unit is None:
+            place = replace(place, replaced=ask(_any_null(prepared, metric), "r"))
+        places[position] = place
+    if filled:
+        frame = frame.with_columns(*filled)
+    length = nw.len() if first.unit is None else nw.col("__fe_lost").sum()
+    totals = [length.alias("__fe_len"), *ask.aggregates]
+    bad = flags(prepared, metrics, missing) if first.unit is None else None
+    if bad is not None:
+        totals.append(bad.cast(nw.Float64).sum().alias("__fe_bad"))
+    result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals)
+    if bad is not None and (result["__fe_bad"].sum() or 0) > 0:
+        explain(prepared, metrics, missing)
+    return Query(result, cells, places)
+
+
+def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
+    """What to group by; and the weight, unless it is one of the keys."""
+    keys = [*prepared.groups, *prepared.units.values()]
+    if by_example and prepared.roles.cluster:
+        keys += prepared.examples.values()
+    if prepared.weight is None:
+        return keys, None
+    if not prepared.units:
+        # Rows of equal weight are exchangeable: their sums say all that single rows would.
+        return [*keys, prepared.weight], None
+    return keys, nw.col(prepared.weight)
+
+
+def _any_null(prepared: Prepared, metric: Metric) -> Any:
+    columns = [nw.col(prepared.inputs[given.key]) for given in metric.made.values()]
+    null = nw.any_horizontal(*(column.is_null() for column in columns), ignore_nulls=False)
+    return null.cast(nw.Float64).sum()
+
+
+def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any]) -> pl.DataFrame:
+    if keys:
+        result = collect(frame.group_by(keys).agg(*totals))
+    else:
+        result = collect(frame.select(*totals)).filter(pl.col("__fe_len") > 0)
+    if not result.height:
+        raise EvalError("the frame is empty: there is no row to evaluate")
+    return result
+
+
+def _ask_for(
+    metric: Metric, columns: Mapping[str, Any], valid: Any, weight: Any, moments: bool, ask: Any
+) -> Places:
+    contributions = dict(metric.sums(Sums(columns)))
+    if "n" in contributions:
+        raise EvalError(f"metric {metric.name!r}: the sum 'n' is the number of rows; rename it")
+    rows = "__fe_len" if valid is None else ask(valid.cast(nw.Float64).sum(), "n")
+    plain = tuple(ask(value.sum(), "s") for value in contributions.values())
+    names = ("n", *contributions)
+    weighted = list(contributions.values())
+    sums = plain
+    if weight is not None:
+        of_n = weight if valid is None else nw.when(valid).then(weight)
+        weighted = [of_n, *(weight * value for value in contributions.values())]
+        sums = tuple(ask(value.sum(), "s") for value in weighted[1:])
+        n = ask(of_n.sum(), "s")
+    else:
+        n = rows
+    wanted = moments and not (metric.counts and weight is None)
+    if metric.proportion is not None and weight is None:
+        wanted = False
+    second = None
+    if wanted:
+        offset = 0 if weight is not None else 1
+        second = {}
+        for a in range(len(weighted)):
+            for b in range(a + 1):
+                value = weighted[a] if a == b else weighted[a] + weighted[b]
+                second[a + offset, b + offset] = ask(value.var(ddof=0), "v")
+    return Places(names, rows, (n, *sums), (rows, *plain), second)

@@ -1,0 +1,76 @@
+"""The engines that every verb is tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+Engine = Callable[[pl.DataFrame], Any]
+
+
+def _pandas_numpy(frame: pl.DataFrame) -> pd.DataFrame:
+    return frame.to_pandas()
+
+
+def _pandas_nullable(frame: pl.DataFrame) -> pd.DataFrame:
+    return frame.to_pandas().convert_dtypes()
+
+
+def _pandas_arrow(frame: pl.DataFrame) -> pd.DataFrame:
+    return frame.to_pandas(use_pyarrow_extension_array=True)
+
+
+def _chunked(frame: pl.DataFrame) -> pl.DataFrame:
+    half = frame.height // 2
+    return pl.concat([frame[:half], frame[half:]], rechunk=False)
+
+
+def _duckdb(frame: pl.DataFrame) -> duckdb.DuckDBPyRelation:
+    connection = duckdb.connect()
+    return connection.from_arrow(frame.to_arrow())
+
+
+IN_MEMORY: dict[str, Engine] = {
+    "polars": lambda frame: frame,
+    "polars-chunked": _chunked,
+    "polars-lazy": lambda frame: frame.lazy(),
+    "pandas-numpy": _pandas_numpy,
+    "pandas-nullable": _pandas_nullable,
+    "pandas-arrow": _pandas_arrow,
+    "arrow-table": lambda frame: frame.to_arrow(),
+    "arrow-dataset": lambda frame: ds.dataset(frame.to_arrow()),
+    "duckdb": _duckdb,
+}
+
+
+@pytest.fixture(params=[*IN_MEMORY, "polars-parquet"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+    """From a Polars frame to the same rows on one engine."""
+    if request.param != "polars-parquet":
+        return IN_MEMORY[request.param]
+
+    def scanned(frame: pl.DataFrame) -> pl.LazyFrame:
+        path = tmp_path / "rows.parquet"
+        frame.write_parquet(path, row_group_size=max(frame.height // 3, 1))
+        return pl.scan_parquet(path)
+
+    return scanned
+
+
+def as_polars(result: Any) -> pl.DataFrame:
+    """A result of any library, for comparing."""
+    return pl.from_pandas(result) if isinstance(result, pd.DataFrame) else result
+
+
+@pytest.fixture
+def arrow() -> Any:
+    """The Arrow module, for tests that make types Polars has not."""
+    return pa

@@ -1,0 +1,290 @@
+"""One body of tests, every engine: the same numbers, notes and methods as eager Polars."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import frame_eval as fe
+
+RNG = np.random.default_rng(7)
+ROWS = 240
+
+
+def rows() -> pl.DataFrame:
+    """A table with what evaluation tables hold: two systems on the same examples in documents."""
+    half = ROWS // 2
+    example = np.tile(np.arange(half), 2)
+    document = example // 5
+    label = (RNG.random(half) < 0.4)[example]
+    score = np.round(RNG.normal(label * 1.0, 1.0), 1)
+    return pl.DataFrame(
+        {
+            "model": ["a"] * half + ["b"] * half,
+            "id": example,
+            "doc": [f"d{d}" for d in document],
+            "lang": np.array(["sw", "de", "fr"])[example % 3],
+            "domain": np.array(["law", "news"])[(example // 3) % 2],
+            "tokens": (example * 37) % 900,
+            "weight": 1.0 + (example % 4),
+            "label": label.astype(np.int64),
+            "pred": (score > 0.5).astype(np.int64),
+            "kind": np.array(["cat", "dog", "eel"])[RNG.integers(0, 3, ROWS)],
+            "guess": np.array(["cat", "dog", "eel"])[RNG.integers(0, 3, ROWS)],
+            "score": score,
+            "latency": RNG.lognormal(0, 1, ROWS),
+            "target": RNG.normal(0, 1, ROWS),
+        }
+    )
+
+
+TABLE = rows()
+METRICS = [
+    fe.rate("label"),
+    fe.mean("latency"),
+    fe.ratio("latency", "tokens"),
+    fe.median("latency"),
+    fe.quantile("latency", 0.9),
+    fe.mae("target", "latency"),
+    fe.rmse("target", "latency"),
+    fe.bias("target", "latency"),
+    fe.accuracy("label", "pred"),
+    fe.precision("label", "pred"),
+    fe.recall("label", "pred"),
+    fe.specificity("label", "pred"),
+    fe.f1("label", "pred"),
+    fe.fbeta("label", "pred", 2),
+    fe.mcc("label", "pred"),
+    fe.balanced_accuracy("kind", "guess"),
+    fe.cohen_kappa("kind", "guess"),
+    fe.f1("kind", "guess", average="macro"),
+    fe.precision("kind", "guess", average="weighted"),
+    fe.recall("kind", "guess", average=None).alias("class_recall"),
+    fe.roc_auc("label", "score"),
+]
+SLICES: dict[str, dict[str, Any]] = {
+    "all": {},
+    "column": {"by": "lang"},
+    "list": {"by": ["lang", "domain"]},
+    "each": {"by": fe.each("lang", "domain"), "overall": True},
+    "cube": {"by": fe.cube("lang", "domain")},
+    "where": {"by": fe.where(long=fe.col("tokens") > 400, short=fe.col("tokens") <= 500)},
+}
+ROLES: dict[str, dict[str, Any]] = {
+    "rows": {},
+    "clusters": {"system": "model", "cluster": "doc"},
+    "examples": {"system": "model", "example": "id"},
+    "weights": {"weight": "weight"},
+    "weighted clusters": {"system": ["model"], "cluster": ["doc"], "weight": "weight"},
+}
+
+
+def polars_of(result: Any) -> pl.DataFrame:
+    return pl.from_pandas(result) if isinstance(result, pd.DataFrame) else result
+
+
+def assert_same(left: Any, right: Any) -> None:
+    assert_frame_equal(
+        polars_of(left), polars_of(right), rel_tol=1e-12, abs_tol=1e-13, check_dtypes=False
+    )
+
+
+@pytest.mark.parametrize("slices", SLICES)
+@pytest.mark.parametrize("roles", ROLES)
+def test_summary_is_the_same_on_every_engine(engine, slices, roles) -> None:
+    options = {**SLICES[slices], **ROLES[roles]}
+    expected = TABLE.eval.summary(*METRICS, **options)
+    shuffled = TABLE.sample(fraction=1, shuffle=True, seed=3)
+    assert_same(fe.of(engine(shuffled)).summary(*METRICS, **options), expected)
+
+
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_missing_values_are_the_same_on_every_engine(engine, missing) -> None:
+    holes = TABLE.with_columns(
+        pl.when(pl.col("id") % 7 == 0).then(None).otherwise("pred").alias("pred"),
+        pl.when(pl.col("id") % 5 == 0).then(None).otherwise("label").alias("seen"),
+    )
+    metrics = [fe.rate("seen"), fe.accuracy("label", "pred"), fe.f1("label", "pred")]
+    if missing == "drop":
+        metrics += [fe.mcc("seen", "pred"), fe.roc_auc("seen", "score"), fe.ratio("seen", "pred")]
+    options = {"by": "lang", "cluster": "doc", "missing": missing}
+    expected = holes.eval.summary(*metrics, **options)
+    assert expected["missing"].sum() > 0
+    assert_same(fe.of(engine(holes)).summary(*metrics, **options), expected)
+
+
+def test_trials_and_units_are_the_same_on_every_engine(engine) -> None:
+    trials = TABLE.with_columns(trial=pl.col("model"), task=pl.col("id") // 3)
+    trials = trials.with_columns(trial=pl.format("{}-{}", "model", "id")).head(237)
+    options = {"example": "task", "trial": "trial", "by": "domain"}
+    metrics = [fe.rate("label"), fe.pass_at_k("label", 2), fe.f1("label", "pred")]
+    expected = trials.eval.summary(*metrics, **options)
+    assert_same(fe.of(engine(trials)).summary(*metrics, **options), expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"cluster": "doc"},
+        {"by": fe.each("lang", "domain"), "overall": True},
+        {"weight": "weight", "by": "lang"},
+    ],
+)
+def test_compare_is_the_same_on_every_engine(engine, options) -> None:
+    metrics = [fe.accuracy("label", "pred"), fe.mean("latency"), fe.f1("label", "pred")]
+    metrics += [fe.roc_auc("label", "score"), fe.cohen_kappa("kind", "guess")]
+    options = {"system": "model", "example": "id", "baseline": "a", **options}
+    expected = TABLE.eval.compare(*metrics, **options)
+    shuffled = TABLE.sample(fraction=1, shuffle=True, seed=3)
+    assert_same(fe.of(engine(shuffled)).compare(*metrics, **options), expected)
+
+
+def test_guard_is_the_same_on_every_engine(engine) -> None:
+    rules = [
+        fe.rule(fe.accuracy("label", "pred"), max_drop=0.05),
+        fe.rule(fe.recall("label", "pred"), min=0.6, where=fe.col("tokens") > 100),
+    ]
+    options = {"system": "model", "example": "id", "baseline": "a", "by": "lang"}
+    expected = TABLE.eval.guard(*rules, **options)
+    assert_same(fe.of(engine(TABLE)).guard(*rules, **options), expected)
+
+
+TODAY = dt.date(2026, 1, 5)
+KEYS: dict[str, pl.Series] = {
+    "string": pl.Series(["b", "a", None] * 8),
+    "categorical": pl.Series(["b", "a", None] * 8, dtype=pl.Categorical),
+    "enum": pl.Series(["b", "a", None] * 8, dtype=pl.Enum(["c", "b", "a"])),
+    "bool": pl.Series([True, False, None] * 8),
+    "int": pl.Series([3, -1, None] * 8, dtype=pl.Int32),
+    "uint8": pl.Series([3, 1, 250] * 8, dtype=pl.UInt8),
+    "float": pl.Series([0.5, float("nan"), None] * 8),
+    "decimal": pl.Series([Decimal("1.50"), Decimal("0.25"), None] * 8),
+    "date": pl.Series([TODAY, TODAY - dt.timedelta(3), None] * 8),
+    "zoned": pl.Series(
+        [dt.datetime(2026, 1, 5, 12), dt.datetime(2025, 7, 5), None] * 8, dtype=pl.Datetime("us")
+    ).dt.replace_time_zone("Europe/Vienna"),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_any_type_make_the_same_slices(engine, kind) -> None:
+    frame = pl.DataFrame({"key": KEYS[kind], "ok": [1, 0, 1, 1] * 6})
+    expected = frame.eval.summary(fe.rate("ok"), by="key")
+    groups = frame["key"].fill_nan(None) if kind == "float" else frame["key"]
+    assert expected.height == groups.n_unique()
+    assert expected["key"].dtype == frame["key"].dtype
+    shown = expected["key"].cast(pl.String).to_list()
+    text = [value for value in shown if value is not None]
+    if kind in ("string", "categorical", "enum"):
+        assert text == sorted(text)
+    assert shown[-1] is None or None not in shown
+    result = polars_of(fe.of(engine(frame)).summary(fe.rate("ok"), by="key"))
+    same = ["estimate", "ci_low", "ci_high", "n", "method"]
+    assert_frame_equal(result.select(same), expected.select(same), rel_tol=1e-12)
+
+
+def test_pandas_keys_keep_their_dtype() -> None:
+    frame = pd.DataFrame(
+        {
+            "text": ["b", "a", "b"],
+            "kind": pd.Categorical(["y", "x", "y"], categories=["z", "y", "x"]),
+            "small": np.array([2, 1, 2], np.int8),
+            "nullable": pd.array([1, None, 1], dtype="Int16"),
+            "zoned": pd.to_datetime(["2026-01-02", "2026-01-01", "2026-01-02"]).tz_localize(
+                "Asia/Tokyo"
+            ),
+            "ok": [1, 0, 0],
+        },
+        index=[5, 5, 7],
+    )
+    keys = ["text", "kind", "small", "nullable", "zoned"]
+    result = frame.eval.summary(fe.rate("ok"), by=keys)
+    assert isinstance(result, pd.DataFrame)
+    assert isinstance(result.index, pd.RangeIndex)
+    for key in keys:
+        assert result[key].dtype == frame[key].dtype, key
+    assert result["text"].tolist() == ["a", "b"]
+    assert result["kind"].tolist() == ["x", "y"]
+    assert result["estimate"].tolist() == [0.0, 0.5]
+
+
+def test_named_index_levels_are_columns_too() -> None:
+    frame = pd.DataFrame({"ok": [1, 0, 1, 1]})
+    frame.index = pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["model", "id"])
+    result = frame.eval.summary(fe.rate("ok"), system="model", example="id")
+    assert result["model"].tolist() == ["a", "b"]
+    assert result["estimate"].tolist() == [0.5, 1.0]
+    difference = frame.eval.compare(fe.rate("ok"), system="model", example="id", baseline="a")
+    assert difference["difference"].tolist() == [0.5]
+
+
+INPUTS: dict[str, pl.Series] = {
+    "bool": pl.Series([True, False, True, True]),
+    "uint8": pl.Series([1, 0, 1, 1], dtype=pl.UInt8),
+    "int8": pl.Series([1, 0, 1, 1], dtype=pl.Int8),
+    "float32": pl.Series([1, 0, 1, 1], dtype=pl.Float32),
+    "decimal": pl.Series([Decimal(1), Decimal(0), Decimal(1), Decimal(1)]),
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_inputs_of_any_type_give_the_same_numbers(engine, kind) -> None:
+    frame = pl.DataFrame({"x": INPUTS[kind], "p": [1, 1, 0, 1], "s": [0.9, 0.2, 0.4, 0.4]})
+    metrics = [fe.mean("x"), fe.rate("x"), fe.ratio("x", "p"), fe.bias("x", "p")]
+    metrics += [fe.f1("x", "p"), fe.accuracy("x", "p"), fe.roc_auc("x", "s"), fe.mcc("x", "p")]
+    expected = frame.with_columns(pl.col("x").cast(pl.Int64)).eval.summary(*metrics)
+    assert_same(fe.of(engine(frame)).summary(*metrics), expected)
+
+
+def test_small_integers_do_not_wrap(engine) -> None:
+    frame = pl.DataFrame(
+        {
+            "y": pl.Series([200, 10, 250], dtype=pl.UInt8),
+            "p": pl.Series([250, 20, 0], dtype=pl.UInt8),
+        }
+    )
+    result = polars_of(fe.of(engine(frame)).summary(fe.mae("y", "p"), fe.bias("y", "p")))
+    assert result["estimate"].to_list() == pytest.approx([310 / 3, -190 / 3], rel=1e-14)
+
+
+def test_unobserved_categories_make_no_slice() -> None:
+    kind = pd.Categorical(["x", "y"], categories=["w", "x", "y", "z"])
+    frame = pd.DataFrame({"kind": kind, "ok": [1, 0]})
+    assert frame.eval.summary(fe.rate("ok"), by="kind")["kind"].tolist() == ["x", "y"]
+
+
+def test_a_null_condition_is_outside_and_an_empty_one_is_shown(engine) -> None:
+    frame = pl.DataFrame({"tokens": [1, None, 9, 4], "ok": [1, 1, 0, 1]})
+    by = fe.where(long=fe.col("tokens") > 3, none=fe.col("tokens") > 99)
+    result = polars_of(fe.of(engine(frame)).summary(fe.rate("ok"), by=by))
+    assert result["slice"].to_list() == ["long", "none"]
+    assert result["n"].to_list() == [2, 0]
+    assert result["estimate"].to_list() == [0.5, None]
+    assert result["note"][1] == "no rows"
+
+
+def test_only_the_needed_columns_are_read(tmp_path) -> None:
+    path = tmp_path / "rows.parquet"
+    TABLE.write_parquet(path)
+    # A column that can not be read would fail the query if it were touched.
+    scan = pl.scan_parquet(path).with_columns(poison=pl.col("kind").cast(pl.Int64, strict=True))
+    result = scan.eval.summary(fe.rate("label"), by="lang", cluster="doc")
+    assert_same(result, TABLE.eval.summary(fe.rate("label"), by="lang", cluster="doc"))
+    frame = TABLE.to_pandas().assign(poison=[object()] * ROWS)
+    assert_same(frame.eval.summary(fe.rate("label"), by="lang", cluster="doc"), result)
+
+
+def test_large_offsets_keep_their_errors(engine) -> None:
+    frame = pl.DataFrame({"x": 1e9 + np.arange(50.0) % 7, "g": np.arange(50) % 2})
+    result = polars_of(fe.of(engine(frame)).summary(fe.mean("x"), by="g"))
+    expected = frame.group_by("g").agg(pl.col("x").std() / pl.len().sqrt()).sort("g")
+    # The values hold the spread to 1e-16 * 1e9 / 2: no algorithm has more digits than this.
+    assert result["std_error"].to_list() == pytest.approx(expected["x"].to_list(), rel=1e-8)

@@ -1,0 +1,230 @@
+"""Bad input: a clear exception that names the column, the count, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pytest
+
+import frame_eval as fe
+
+DF = pl.DataFrame(
+    {
+        "model": ["a", "a", "a", "b", "b", "b"],
+        "id": [1, 2, 3, 1, 2, 3],
+        "lang": ["sw", "sw", "de", "sw", "sw", "de"],
+        "label": [1, 0, 1, 1, 0, 1],
+        "pred": [1, 1, 0, 1, 0, 1],
+        "animal": ["cat", "dog", "eel", "cat", "dog", "eel"],
+        "guess": ["cat", "cat", "eel", "cat", "dog", "eel"],
+        "seconds": [1.5, None, float("nan"), 2.0, 1.0, 3.0],
+        "weight": [1.0, -1.0, 1.0, 1.0, 1.0, 1.0],
+        "light": [1.0, None, 1.0, 1.0, 1.0, 1.0],
+        "heavy": [1.0, float("inf"), 1.0, 1.0, 1.0, 1.0],
+        "doc": ["x", None, "y", "x", "y", "y"],
+        "n": [1, 2, 3, 4, 5, 6],
+    }
+)
+RATE = fe.rate("label")
+
+# What is asked, and all that the message has to say.
+CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
+    "input column": (
+        lambda: DF.eval.summary(fe.rate("lable")),
+        ["'lable' is not a column", "Did you mean 'label'?", "'model', 'id'"],
+    ),
+    "slice column": (
+        lambda: DF.eval.summary(RATE, by="langg"),
+        ["slice key 'langg'", "Did you mean 'lang'?"],
+    ),
+    "system column": (lambda: DF.eval.summary(RATE, system="modle"), ["system 'modle'", "'model'"]),
+    "example column": (lambda: DF.eval.summary(RATE, example="idd"), ["example 'idd'", "'id'"]),
+    "cluster column": (lambda: DF.eval.summary(RATE, cluster="dok"), ["cluster 'dok'", "'doc'"]),
+    "weight column": (
+        lambda: DF.eval.summary(RATE, weight="wight"),
+        ["weight 'wight'", "'weight'"],
+    ),
+    "column in an expression": (
+        lambda: DF.eval.summary(fe.mean(pl.col("nope") + 1)),
+        ["expression", "nope"],
+    ),
+    "empty frame": (lambda: DF.head(0).eval.summary(RATE), ["frame is empty"]),
+    "empty lazy frame": (lambda: DF.lazy().head(0).eval.summary(RATE, by="lang"), ["empty"]),
+    "no metric": (lambda: DF.eval.summary(), ["at least one metric"]),
+    "text for a metric": (lambda: DF.eval.summary("label"), ["not a metric", "fe.mean('label')"]),
+    "unknown interval": (
+        lambda: DF.eval.summary(RATE, interval="wislon"),
+        ["interval='wislon'", "Did you mean 'wilson'?", "clopper-pearson"],
+    ),
+    "unknown missing": (
+        lambda: DF.eval.summary(RATE, missing="dorp"),
+        ["missing='dorp'", "'drop'"],
+    ),
+    "unknown average": (
+        lambda: fe.f1("label", "pred", average="marco"),
+        ["average='marco'", "Did you mean 'macro'?"],
+    ),
+    "level": (lambda: DF.eval.summary(RATE, level=95), ["level=95", "between 0 and 1"]),
+    "wilson for a mean": (
+        lambda: DF.eval.summary(fe.mean("n"), interval="wilson"),
+        ["'wilson'", "mean(n)", "'cr2'"],
+    ),
+    "t with clusters": (
+        lambda: DF.eval.summary(RATE, interval="t", cluster="lang"),
+        ["interval='t'", "'cr2'"],
+    ),
+    "null and NaN inputs": (
+        lambda: DF.eval.summary(fe.mean("seconds")),
+        ["2 rows", "'seconds'", "missing='drop'", "missing='worst'"],
+    ),
+    "worst without bounds": (
+        lambda: DF.eval.summary(fe.mean("seconds"), missing="worst"),
+        ["2 rows", "no worst value", "missing='drop'"],
+    ),
+    "mixed id types": (
+        lambda: pd.DataFrame({"id": [1, "a"], "ok": [1, 0]}).eval.summary(
+            fe.rate("ok"), example="id"
+        ),
+        ["'id'", "mixed", "int, str"],
+    ),
+    "repeated rows": (
+        lambda: DF.eval.summary(RATE, example="id"),
+        ["3 examples", "more than one row", "trial="],
+    ),
+    "repeated trials": (
+        lambda: DF.with_columns(t=1).eval.summary(RATE, example="id", trial="t"),
+        ["3 examples", "more than one row"],
+    ),
+    "trial without example": (
+        lambda: DF.eval.summary(RATE, trial="id"),
+        ["trial=", "example="],
+    ),
+    "rate of numbers": (
+        lambda: DF.eval.summary(fe.rate("n")),
+        ["'n'", "0/1", "1, 2, 3, 4, 5, 6", "fe.mean"],
+    ),
+    "more than two classes": (
+        lambda: DF.eval.summary(fe.f1("n", "n")),
+        ["'n'", "1, 2, 3, 4, 5, 6", "positive=", "macro"],
+    ),
+    "text labels": (
+        lambda: DF.eval.summary(fe.precision("animal", "guess")),
+        ["'animal'", "'cat', 'dog', 'eel'", "positive=", "average="],
+    ),
+    "positive of another type": (
+        lambda: DF.eval.summary(fe.precision("label", "pred", positive="yes")),
+        ["positive='yes'", "'label'", "Int64"],
+    ),
+    "labels of another type": (
+        lambda: DF.eval.summary(fe.accuracy("label", "animal")),
+        ["'label'", "'animal'", "cast"],
+    ),
+    "text for a number": (
+        lambda: DF.eval.summary(fe.mean("animal")),
+        ["'animal'", "needs numbers"],
+    ),
+    "negative weight": (
+        lambda: DF.eval.summary(RATE, weight="weight"),
+        ["1 negative", "at least 0"],
+    ),
+    "null weight": (lambda: DF.eval.summary(RATE, weight="light"), ["weight", "1 null"]),
+    "infinite weight": (lambda: DF.eval.summary(RATE, weight="heavy"), ["weight", "infinite"]),
+    "null cluster": (
+        lambda: DF.eval.summary(RATE, cluster="doc"),
+        ["'doc'", "1 null", "sampled independently"],
+    ),
+    "key called like a result": (
+        lambda: DF.eval.summary(RATE, by="n"),
+        ["'n'", "rename", "'n_'"],
+    ),
+    "two equal names": (
+        lambda: DF.eval.summary(RATE, fe.rate("label")),
+        ["'rate(label)'", ".alias()"],
+    ),
+    "system that is a slice": (
+        lambda: DF.eval.summary(RATE, by="model", system="model"),
+        ["'model'", "both"],
+    ),
+    "column named twice": (lambda: DF.eval.summary(RATE, by=["lang", "lang"]), ["twice", "lang"]),
+    "an expression as key": (
+        lambda: DF.eval.summary(RATE, by=pl.col("lang")),
+        ["column name", "fe.where"],
+    ),
+    "condition that is no condition": (
+        lambda: DF.eval.summary(RATE, by=fe.where(a="n")),
+        ["condition 'a'", "not boolean"],
+    ),
+    "condition column": (
+        lambda: DF.eval.summary(RATE, by=fe.where(a="nn")),
+        ["condition 'nn'", "'n'"],
+    ),
+    "native expression elsewhere": (
+        lambda: fe.of(duckdb.from_arrow(DF.to_arrow())).summary(fe.mean(pl.col("n"))),
+        ["fe.col"],
+    ),
+    "unknown frame": (
+        lambda: fe.of([1, 2]).summary(RATE),
+        ["list", "pandas, Polars, Arrow or DuckDB"],
+    ),
+    "pass@k without problems": (
+        lambda: DF.eval.summary(fe.pass_at_k("label", 1)),
+        ["pass@1", "example="],
+    ),
+    "pass@k with few attempts": (
+        lambda: DF.eval.summary(fe.pass_at_k("label", 3), example="id"),
+        ["3 problems", "k=3", "short='drop'"],
+    ),
+    "pass@0": (lambda: fe.pass_at_k("label", 0), ["k=0", "positive integer"]),
+    "quantile level": (lambda: fe.quantile("n", 95), ["q=95", "between 0 and 1"]),
+    "beta": (lambda: fe.fbeta("label", "pred", 0), ["beta=0", "positive"]),
+    "positive with macro": (
+        lambda: fe.f1("label", "pred", average="macro", positive=1),
+        ["positive=1", "'macro'"],
+    ),
+    "unknown role": (lambda: fe.of(DF).roles(sistem="model"), ["sistem"]),
+    "expr of a matrix metric": (lambda: fe.mcc("label", "pred").expr(), ["mcc", "summary"]),
+    "unknown sum": (
+        lambda: DF.eval.summary(
+            fe.Metric("m", {"x": "label"}, lambda c: {"x": c.x}, lambda s: s.y / s.n)
+        ),
+        ["no sum 'y'", "n, x"],
+    ),
+    "reserved sum": (
+        lambda: DF.eval.summary(
+            fe.Metric("m", {"x": "label"}, lambda c: {"n": c.x}, lambda s: s.n)
+        ),
+        ["'n'", "rename"],
+    ),
+    "two pandas columns of one name": (
+        lambda: pd.DataFrame([[1, 0], [0, 1]], columns=["ok", "ok"]).eval.summary(fe.rate("ok")),
+        ["more than one column", "'ok'"],
+    ),
+    "each without columns": (lambda: fe.each(), ["at least one"]),
+    "cube too deep": (lambda: fe.cube("a", "b", depth=3), ["depth", "1 and 2"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_refused_with_a_reason(case: str) -> None:
+    ask, parts = CASES[case]
+    with pytest.raises((fe.EvalError, TypeError)) as caught:
+        ask()
+    if case != "unknown role":
+        assert isinstance(caught.value, fe.EvalError)
+    for part in parts:
+        assert part in str(caught.value), str(caught.value)
+
+
+def test_all_weights_zero_is_undefined_with_a_reason() -> None:
+    result = DF.with_columns(w=0.0).eval.summary(RATE, weight="w")
+    assert result["estimate"].item() is None
+    assert result["note"].item()
+
+
+def test_errors_are_of_one_family() -> None:
+    assert issubclass(fe.ColumnError, fe.EvalError)
+    with pytest.raises(fe.ColumnError):
+        DF.eval.summary(fe.rate("nope"))
