@@ -24,7 +24,8 @@ from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
 from frame_eval.verbs.compare import compare
-from frame_eval.verbs.guard import Rule, assert_passed, guard, rule
+from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
 
 __version__ = "0.1.0"

@@ -106,7 +106,7 @@ class _Door:
 
 
 @overload
-def of(frame: pd.DataFrame) -> Evaluation[pd.DataFrame]: ...
+def of(frame: pd.DataFrame) -> Evaluation[pd.DataFrame]: ...  # pyright: ignore[reportOverlappingOverload] - the rest is Polars
 @overload
 def of(frame: Any) -> Evaluation[pl.DataFrame]: ...
 def of(frame: Any) -> Evaluation[Any]:
@@ -155,4 +155,4 @@ def register() -> None:
     setattr(pl.DataFrame, "eval", polars_door)  # noqa: B010 - not a declared attribute
     setattr(pl.LazyFrame, "eval", polars_door)  # noqa: B010
     setattr(pd.DataFrame, "eval", _Door(PandasEvaluation, _pandas_eval))  # noqa: B010
-    pd.DataFrame._accessors.add("eval")
+    getattr(pd.DataFrame, "_accessors").add("eval")  # noqa: B009 - in no stub

@@ -30,7 +30,7 @@ class Verb(Protocol[P]):
     """A verb as a function of a frame and as a method of an evaluation, typed both ways."""
 
     @overload
-    def __call__(
+    def __call__(  # pyright: ignore[reportOverlappingOverload] - the rest is Polars
         self, frame: pd.DataFrame | Bound[pd.DataFrame], /, *args: P.args, **kwargs: P.kwargs
     ) -> pd.DataFrame: ...
     @overload

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import jedi
 import pandas as pd
@@ -73,11 +75,11 @@ def test_pandas_eval_on_the_class_and_on_subclasses(df) -> None:
 
 
 def test_pandas_own_tests_of_eval_and_query_pass() -> None:
-    code = (
-        "import sys, pytest, frame_eval\n"
-        "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-p', 'pandas.conftest', '-c', '/dev/null',"
-        " '-W', 'ignore', '--pyargs', 'pandas.tests.frame.test_query_eval']))"
-    )
+    # pandas' own conftest has the fixtures; the root makes pytest collect it.
+    root = str(Path(pd.__file__).parent)
+    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", root, "-W", "ignore"]
+    module = f"{root}/tests/frame/test_query_eval.py"
+    code = f"import sys, pytest, frame_eval; sys.exit(pytest.main({[*options, module]!r}))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=280, check=False
     )

@@ -159,7 +159,7 @@ def _linearised(
     error = np.sqrt(variance.value)
     flat = ~(error > 1e-12 * _size(metric.bounds, estimate))
     quantile = stdtrit(variance.df, 0.5 + level / 2)
-    low, high, scale = _on_scale(metric.bounds, estimate, error, quantile)
+    low, high, scale = _on_scale(metric.bounds, estimate, error, np.asarray(quantile, float))
     usable = np.isfinite(low) & np.isfinite(high) & ~flat
     low, high = np.where(usable, low, np.nan), np.where(usable, high, np.nan)
     texts, notes = _texts(len(estimate), ""), _texts(len(estimate), "")

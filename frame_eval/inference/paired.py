@@ -202,8 +202,8 @@ def _joint(both: Pairs, scale: float) -> Linear:
     return replace(
         a,
         estimate=a.estimate - scale * b.estimate,
-        n=np.bincount(group[starts], sizes, slices),
-        clusters=np.bincount(group[starts], sizes > 0, slices),
+        n=np.bincount(group[starts], sizes, slices).astype(float),
+        clusters=np.bincount(group[starts], sizes > 0, slices).astype(float),
         missing=a.missing + b.missing,
         group=group[starts],
         unit=cluster[starts],
@@ -379,18 +379,18 @@ def _by_two_proportions(
 ) -> Difference:
     """A test of two independent rates, in the slices where it is the right one."""
     x = (np.round(a.share * a.n), a.n, np.round(b.share * b.n), b.n)
-    counts = [np.where(use, value, np.nan) for value in x]
+    x1, n1, x2, n2 = (np.where(use, value, np.nan) for value in x)
     error = np.sqrt(a.share * (1 - a.share) / a.n + b.share * (1 - b.share) / b.n)
     low, high = np.full(len(error), np.nan), np.full(len(error), np.nan)
     if kind == "score":
-        p = pairs.two_proportions(*counts)[1]
-        low, high = pairs.miettinen_nurminen(*counts, level)
+        p = pairs.two_proportions(x1, n1, x2, n2)[1]
+        low, high = pairs.miettinen_nurminen(x1, n1, x2, n2, level)
     elif kind == "unpooled":
-        p = pairs.unpooled_z(*counts)[1]
+        p = pairs.unpooled_z(x1, n1, x2, n2)[1]
         half = -ndtri((1 - level) / 2) * error
         low, high = found.value - half, found.value + half
     else:
-        p = pairs.pooled_z(*counts)[1]
+        p = pairs.pooled_z(x1, n1, x2, n2)[1]
     name = {"score": "score, Miettinen-Nurminen", "unpooled": "z, unpooled", "pooled": "z, pooled"}
     return replace(
         found,

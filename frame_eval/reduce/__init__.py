@@ -299,7 +299,7 @@ def _table(
     missing = total - rows if metric.unit is None else total
     if places.replaced is not None:
         missing = frame[places.replaced].cast(pl.Float64).to_numpy()
-    table = Table(
+    return Table(
         places.names,
         np.zeros(len(rows), np.int64),
         system,
@@ -314,7 +314,6 @@ def _table(
         singles,
         prepared.weight is not None,
     )
-    return table
 
 
 def _moments(frame: pl.DataFrame, places: Places, rows: Floats) -> Floats:

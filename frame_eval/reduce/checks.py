@@ -17,9 +17,8 @@ from frame_eval.reduce.prepare import Prepared
 def flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> Any:
     """A condition for rows that make the question unanswerable; None if there can be none."""
     conditions = [nw.col(alias).is_null() for alias in _required(prepared, metrics, missing)]
-    for alias in _used(prepared, metrics):
-        if prepared.invalid[alias][2] is not None:
-            conditions.append(prepared.invalid[alias][2].fill_null(False))
+    invalid = (prepared.invalid[alias][2] for alias in _used(prepared, metrics))
+    conditions += [condition.fill_null(False) for condition in invalid if condition is not None]
     if prepared.weight is not None:
         weight = nw.col(prepared.weight)
         bad = (weight < 0) | ~weight.is_finite()

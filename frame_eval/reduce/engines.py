@@ -49,7 +49,7 @@ class Scan:
             name = f"__fe_e{len(named)}"
             if isinstance(source, nw.Expr):
                 frame = frame.with_columns(source.alias(name))
-            elif isinstance(source, pl.Expr) and self.is_polars:
+            elif self.is_polars:
                 native = nw.to_native(frame).with_columns(source.alias(name))
                 frame = nw.from_native(native)
             else:
@@ -101,8 +101,8 @@ def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
     """The rows of a small result, as a Polars frame."""
     if frame.implementation.is_polars():
         result: pl.DataFrame = nw.to_native(frame).collect(engine="streaming")
-        return result
-    result = nw.to_native(frame.collect("polars"))
+    else:
+        result = nw.to_native(frame.collect("polars"))
     return result
 
 
@@ -142,7 +142,8 @@ def column_names(native: Any) -> list[str] | None:
     """The column names of a pandas frame and its named index levels; None for other frames."""
     if not isinstance(native, pd.DataFrame):
         return None
-    return [*native.columns, *(name for name in native.index.names if name is not None)]
+    levels = [name for name in native.index.names if name is not None]
+    return [str(name) for name in (*native.columns, *levels) if isinstance(name, str)]
 
 
 def _from_pandas(native: pd.DataFrame, needed: Sequence[str] | None) -> pl.DataFrame:
@@ -154,12 +155,13 @@ def _from_pandas(native: pd.DataFrame, needed: Sequence[str] | None) -> pl.DataF
             raise ColumnError(f"the frame has more than one column named {listing(twice)}")
     columns = {}
     for name in wanted:
-        if not isinstance(name, str):
-            if needed is None:
-                continue
-            raise ColumnError(f"column names must be text, not {name!r}")
         series = native[name] if name in native.columns else native.index.get_level_values(name)
-        columns[name] = _column(name, series)
+        try:
+            columns[name] = _column(name, series)
+        except ColumnError:
+            # An expression may not read this column at all: leave it out, and let it say so.
+            if needed is not None:
+                raise
     if needed is not None:
         # A frame without columns has no rows in Polars, and the row count matters.
         columns["__fe_row"] = pl.Series("__fe_row", np.zeros(len(native), dtype=np.int8))

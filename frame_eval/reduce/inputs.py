@@ -45,7 +45,7 @@ def _worst(
     """The inputs with what the metric says a missing one counts as."""
     columns, made = dict(raw), []
     for name, worst in (metric.worst or {}).items():
-        value = worst(Sums(raw)) if callable(worst) else nw.lit(float(worst))
+        value: Any = worst(Sums(raw)) if callable(worst) else nw.lit(float(worst))
         alias = f"__fe_f{position}_{name}"
         filled = nw.when(raw[name].is_null()).then(value).otherwise(raw[name])
         made.append(filled.alias(alias))

@@ -140,7 +140,7 @@ def _resolved(source: Source, named: Mapping[int, str]) -> str:
 
 def _key(name: str, dtype: Any) -> Any:
     """A key column in which null and NaN are one group, and categories are their text."""
-    if dtype == nw.Categorical or dtype == nw.Enum or isinstance(dtype, nw.Enum):
+    if dtype in (nw.Categorical, nw.Enum) or isinstance(dtype, nw.Enum):
         return nw.col(name).cast(nw.String)
     return nw.col(name).fill_nan(None) if dtype.is_float() else nw.col(name)
 

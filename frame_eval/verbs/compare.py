@@ -238,7 +238,7 @@ def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:
         for metric in metrics
         if metric.unit is None
         for given in metric.made.values()
-        if isinstance(given, Input) and given.kind == "label"
+        if given.kind == "label"
     }
     return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in labels.items()]
 
@@ -279,7 +279,8 @@ def _matched(
     """The tables restricted to the examples that both systems have; notes on what was dropped."""
     matched, notes = [], []
     size = len(found.cluster_of) if found.cluster_of is not None else 1
-    for table in tables:
+    for given in tables:
+        table = given
         key = table.slice * size + table.unit
         first = _distinct(key[table.system == 0])
         second = _distinct(key[table.system == 1])
@@ -382,7 +383,6 @@ def _contrasts(
 
 def _only_input(metric: Metric) -> Input:
     (given,) = metric.made.values()
-    assert isinstance(given, Input)
     return given
 
 
@@ -390,7 +390,7 @@ def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
     """Per slice, a remark where the systems' rows differ in their share of positives."""
     remarks: list[Any] = []
     for given in metric.made.values():
-        if isinstance(given, Input) and given.key in prevalence:
+        if given.key in prevalence:
             share = prevalence[given.key].estimate
             first, second = share[0::2], share[1::2]
             remarks.append(

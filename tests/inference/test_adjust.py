@@ -122,7 +122,7 @@ def test_no_method_leaves_the_values():
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(EvalError, match="'holmes' is unknown. Did you mean 'holm'"):
+    with pytest.raises(EvalError, match=r"'holmes' is unknown\. Did you mean 'holm'"):
         adjust([0.1], "holmes")
 
 
