@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,14 @@ from typing import Any
 import duckdb
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from hypothesis import settings
+
+# The same examples in every run of the pipeline; new ones on a developer's machine.
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 Engine = Callable[[pl.DataFrame], Any]
 
@@ -63,14 +69,3 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
         return pl.scan_parquet(path)
 
     return scanned
-
-
-def as_polars(result: Any) -> pl.DataFrame:
-    """A result of any library, for comparing."""
-    return pl.from_pandas(result) if isinstance(result, pd.DataFrame) else result
-
-
-@pytest.fixture
-def arrow() -> Any:
-    """The Arrow module, for tests that make types Polars has not."""
-    return pa
