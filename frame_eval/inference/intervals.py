@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, stdtrit
+import scipy
 
 from frame_eval.errors import EvalError
 from frame_eval.inference import proportion
@@ -158,7 +158,7 @@ def _linearised(
     estimate = found.estimate
     error = np.sqrt(variance.value)
     flat = ~(error > 1e-12 * _size(metric.bounds, estimate))
-    quantile = stdtrit(variance.df, 0.5 + level / 2)
+    quantile = scipy.special.stdtrit(variance.df, 0.5 + level / 2)
     low, high, scale = _on_scale(metric.bounds, estimate, error, np.asarray(quantile, float))
     usable = np.isfinite(low) & np.isfinite(high) & ~flat
     low, high = np.where(usable, low, np.nan), np.where(usable, high, np.nan)
@@ -238,7 +238,7 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
             notes[i] = "too few rows for both limits"
     # The spread that a symmetric interval of this width would have (Francisco and Fuller 1991).
     df = np.where(np.isfinite(variance.df), variance.df, np.inf)
-    error = (high - low) / (2 * stdtrit(df, 0.5 + level / 2))
+    error = (high - low) / (2 * scipy.special.stdtrit(df, 0.5 + level / 2))
     return Intervals(error, low, high, texts, notes)
 
 
@@ -248,7 +248,7 @@ def _ranks(q: float, size: float, level: float) -> tuple[float, float]:
         return 0.0, np.inf
     tail = (1 - level) / 2
     ranks = np.arange(int(size) + 1)
-    below = bdtr(ranks, int(size), q)
+    below = scipy.special.bdtr(ranks, int(size), q)
     lower = float(np.searchsorted(below, tail, side="right"))
     upper = float(np.searchsorted(below, 1 - tail)) + 1
     return lower, upper

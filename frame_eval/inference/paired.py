@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtri, stdtr, stdtrit
+import scipy
 
 from frame_eval.errors import EvalError
 from frame_eval.inference import pairs
@@ -268,9 +268,9 @@ def _by_t(joint: Linear, variance: Variance, kind: str, level: float, grouped: A
     error = np.sqrt(variance.value)
     flat = ~(error > 1e-12 * np.abs(value)) & np.isfinite(error)
     same = flat & (value == 0)
-    p = np.where(flat, np.nan, 2 * stdtr(variance.df, -np.abs(value / error)))
+    p = np.where(flat, np.nan, 2 * scipy.special.stdtr(variance.df, -np.abs(value / error)))
     p = np.where(same & np.isfinite(value), 1.0, p)
-    half = np.where(flat, np.nan, stdtrit(variance.df, 0.5 + level / 2) * error)
+    half = np.where(flat, np.nan, scipy.special.stdtrit(variance.df, 0.5 + level / 2) * error)
     texts, notes = np.full(len(value), "", object), np.full(len(value), "", object)
     for i in np.flatnonzero(np.isfinite(value)):
         if same[i]:
@@ -387,7 +387,7 @@ def _by_two_proportions(
         low, high = pairs.miettinen_nurminen(x1, n1, x2, n2, level)
     elif kind == "unpooled":
         p = pairs.unpooled_z(x1, n1, x2, n2)[1]
-        half = -ndtri((1 - level) / 2) * error
+        half = -scipy.special.ndtri((1 - level) / 2) * error
         low, high = found.value - half, found.value + half
     else:
         p = pairs.pooled_z(x1, n1, x2, n2)[1]

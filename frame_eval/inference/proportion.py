@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainccinv, betaincinv, ndtri, stdtrit
 
 Array = NDArray[np.float64]
 Interval = Callable[[ArrayLike, ArrayLike, ArrayLike], tuple[Array, Array]]
@@ -31,7 +31,7 @@ def wilson(p: ArrayLike, n: ArrayLike, level: ArrayLike) -> tuple[Array, Array]:
     (array([0.    , 0.6791]), array([0.037 , 0.7576]))
     """
     p, n = _checked(p, n)
-    k = ndtri(_tail(level)) ** 2 / n
+    k = scipy.special.ndtri(_tail(level)) ** 2 / n
     reach = p + k / 2 + np.sqrt(k * p * (1 - p) + k**2 / 4)
     # The limits are the roots of a quadratic. The lower one as product over the upper one loses no
     # digits near 0; at p = 1 rounding is kept from moving the upper one.
@@ -48,7 +48,7 @@ def wald(p: ArrayLike, n: ArrayLike, level: ArrayLike) -> tuple[Array, Array]:
     (array([-0.0309]), array([0.0976]))
     """
     p, n = _checked(p, n)
-    half = -ndtri(_tail(level)) * np.sqrt(p * (1 - p) / n)
+    half = -scipy.special.ndtri(_tail(level)) * np.sqrt(p * (1 - p) / n)
     return p - half, p + half
 
 
@@ -63,8 +63,8 @@ def clopper_pearson(p: ArrayLike, n: ArrayLike, level: ArrayLike) -> tuple[Array
     """
     p, n = _checked(p, n)
     hits, misses, tail = n * p, n * (1 - p), _tail(level)
-    low = np.where(p == 0, p, betaincinv(hits, misses + 1, tail))
-    high = np.where(p == 1, p, betainccinv(hits + 1, misses, tail))
+    low = np.where(p == 0, p, scipy.special.betaincinv(hits, misses + 1, tail))
+    high = np.where(p == 1, p, scipy.special.betainccinv(hits + 1, misses, tail))
     return low, high
 
 
@@ -80,8 +80,8 @@ def jeffreys(p: ArrayLike, n: ArrayLike, level: ArrayLike) -> tuple[Array, Array
     """
     p, n = _checked(p, n)
     a, b, tail = n * p + 0.5, n * (1 - p) + 0.5, _tail(level)
-    low = np.where(p == 0, p, betaincinv(a, b, tail))
-    high = np.where(p == 1, p, betainccinv(a, b, tail))
+    low = np.where(p == 0, p, scipy.special.betaincinv(a, b, tail))
+    high = np.where(p == 1, p, scipy.special.betainccinv(a, b, tail))
     return low, high
 
 
@@ -113,7 +113,9 @@ def effective_size(
     tail = _tail(level)
     with np.errstate(divide="ignore", invalid="ignore"):
         n_eff = n / np.maximum(1, variance * (n - 1) / (p * (1 - p)))
-    n_star = np.minimum(n, n_eff * (stdtrit(n - 1, tail) / stdtrit(df, tail)) ** 2)
+    n_star = np.minimum(
+        n, n_eff * (scipy.special.stdtrit(n - 1, tail) / scipy.special.stdtrit(df, tail)) ** 2
+    )
 
     constant = (p == 0) | (p == 1)
     lone = (clusters < 2) & (clusters < n)

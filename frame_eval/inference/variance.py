@@ -38,7 +38,8 @@ def cr2(found: Linear) -> Variance:
         df = np.sum([part.value for part in parts], axis=0) ** 2 / np.sum(
             [part.value**2 / part.df for part in parts], axis=0
         )
-    usable = np.isfinite(total) & np.isfinite(df)
+    # Without any variation the degrees of freedom are 0 / 0, and do not matter.
+    usable = np.isfinite(total) & (np.isfinite(df) | (total == 0))
     return Variance(np.where(usable, total, np.nan), np.where(usable, df, np.nan))
 
 

@@ -487,7 +487,7 @@ def _adjusted(
             if name not in rows.columns:
                 hint = did_you_mean(name, rows.columns)
                 raise EvalError(f"family {name!r} is not a column of the result.{hint}")
-        codes = rows.select(wanted) if wanted else rows.select(pl.lit(0))
+        codes = rows.select(wanted) if wanted else rows.select(pl.col("metric").is_null())
     code = codes.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy() - 1
     p = rows["p_value"].fill_null(float("nan")).to_numpy()
     undefined = np.isnan(p) & (method is not None)
