@@ -28,7 +28,6 @@ from frame_eval.verbs.summary import (
     check_names,
     notes_of,
     per_class,
-    with_class,
 )
 
 COLUMNS = (
@@ -403,53 +402,63 @@ def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
     return remarks
 
 
-def _block(contrast: Contrast, result: Difference) -> pl.DataFrame:
-    one, remarks = contrast.linear, contrast.remarks
+def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
+    """The columns of one metric of one pair, a row per slice that has rows."""
+    one, remarks, there = contrast.linear, contrast.remarks, contrast.present
     slices = len(result.value)
     reasons = notes_of(contrast.metric, one).reshape(slices, 2)
-    a, b = contrast.pair
     notes = []
     for i in range(slices):
         texts = [*dict.fromkeys(reasons[i]), result.note[i]]
         texts += [remark if isinstance(remark, str) else remark[i] for remark in remarks]
         notes.append("; ".join(text for text in texts if text) or None)
-    count = slices
-    return (
-        pl.DataFrame(
-            {
-                "__fe_slice": np.arange(count),
-                "__fe_metric": np.full(count, contrast.position),
-                "__fe_a": np.full(count, a),
-                "__fe_b": np.full(count, b),
-                "class": pl.Series([contrast.label] * count),
-                "metric": [contrast.metric.name] * count,
-                "estimate": one.estimate[0::2],
-                "baseline_estimate": one.estimate[1::2],
-                "difference": result.value,
-                "std_error": result.std_error,
-                "ci_low": result.low,
-                "ci_high": result.high,
-                "p_value": result.p_value,
-                "wins": result.wins,
-                "losses": result.losses,
-                "ties": result.ties,
-                "n": result.n.round().astype(np.int64),
-                "clusters": result.clusters.round().astype(np.int64),
-                "missing": one.missing.reshape(slices, 2).sum(1).round().astype(np.int64),
-                "method": [text or None for text in result.method],
-                "note": pl.Series(notes, dtype=pl.String),
-            },
-            schema_overrides={"method": pl.String},
-        )
-        .with_columns(pl.col(pl.Float64).fill_nan(None))
-        .with_columns(pl.col("wins", "losses", "ties").cast(pl.Int64))
-        .filter(pl.Series(contrast.present))
-    )
+    a, b = contrast.pair
+    same = {
+        "__fe_metric": contrast.position,
+        "__fe_a": a,
+        "__fe_b": b,
+        "class": contrast.label,
+        "metric": contrast.metric.name,
+    }
+    columns = {
+        "__fe_slice": np.arange(slices),
+        **{name: np.full(slices, value, object) for name, value in same.items()},
+        "estimate": one.estimate[0::2],
+        "baseline_estimate": one.estimate[1::2],
+        "difference": result.value,
+        "std_error": result.std_error,
+        "ci_low": result.low,
+        "ci_high": result.high,
+        "p_value": result.p_value,
+        "wins": result.wins,
+        "losses": result.losses,
+        "ties": result.ties,
+        "n": result.n.round(),
+        "clusters": result.clusters.round(),
+        "missing": one.missing.reshape(slices, 2).sum(1).round(),
+        "method": np.array([text or None for text in result.method], object),
+        "note": np.array(notes, object),
+    }
+    return {name: values[there] for name, values in columns.items()}
 
 
-def _assembled(blocks: list[pl.DataFrame], found: Reduced, level: float | None) -> pl.DataFrame:
+WHOLE = ("__fe_metric", "__fe_a", "__fe_b", "wins", "losses", "ties", "n", "clusters", "missing")
+
+
+def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None) -> pl.DataFrame:
     """The blocks of all pairs and metrics, in the order of their keys, with the keys in front."""
-    rows = pl.concat(with_class(blocks))
+    joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    kinds = {type(label) for label in joined["class"]}
+    if kinds == {type(None)}:
+        del joined["class"]
+    elif len(kinds) > 1:
+        joined["class"] = np.array([None if x is None else str(x) for x in joined["class"]], object)
+    texts = dict.fromkeys(("metric", "method", "note"), pl.String)
+    lists = {k: v.tolist() if v.dtype == object else v for k, v in joined.items()}
+    rows = pl.DataFrame(lists, schema_overrides=texts).with_columns(
+        pl.col(pl.Float64).fill_nan(None)
+    )
+    rows = rows.with_columns(pl.col(WHOLE).cast(pl.Int64))
     classes = ["class"] if "class" in rows.columns else []
     rows = rows.sort("__fe_slice", "__fe_metric", *classes, "__fe_b", "__fe_a")
     system = _names_of(found.systems)
