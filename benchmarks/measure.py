@@ -1,0 +1,113 @@
+"""Time in interleaved rounds, and memory in processes of their own."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Seconds(float):
+    """A result that is itself the time to report, taken where only the callee can take it."""
+
+
+class Sides(NamedTuple):
+    """Both ways to do a work on data that is there already, and whether their results agree."""
+
+    ours: Callable[[], Any]
+    theirs: Callable[[], Any]
+    agree: Callable[[Any, Any], bool] = lambda _ours, _theirs: True
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is measured; ``prepare`` makes the data, tiny if it is told so.
+
+    ``most`` is the target: seconds of ours, or with ``relative`` ours / peer.
+    """
+
+    name: str
+    what: str
+    peer: str
+    prepare: Callable[[bool], Sides]
+    most: float | None = None
+    relative: bool = True
+    rounds: int = 7
+    peer_rounds: int = 7
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians in seconds, ratios ours / peer of the rounds, and peaks of memory in MB."""
+
+    work: Work
+    ours: float
+    theirs: float
+    ratios: tuple[float, ...]
+    memory: tuple[float, float] | None
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of the fastest rounds, which other users of the machine disturb least."""
+        return self.ours / self.theirs
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met, if there is one."""
+        if self.work.most is None:
+            return None
+        return (self.ratio if self.work.relative else self.ours) <= self.work.most
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    result = call()
+    taken = time.perf_counter() - start
+    return float(result) if isinstance(result, Seconds) else taken
+
+
+def measured(work: Work, short: bool) -> Measured:
+    """Check that both sides agree, then run them in turn."""
+    sides = work.prepare(short)
+    if not sides.agree(sides.ours(), sides.theirs()):
+        raise SystemExit(f"{work.name}: the results differ")
+    ours, theirs = [], []
+    for i in range(1 if short else work.rounds):
+        ours.append(timed(sides.ours))
+        if i < work.peer_rounds:
+            theirs.append(timed(sides.theirs))
+    ratios = [a / b for a, b in zip(ours, theirs, strict=False)]
+    if len(theirs) < len(ours):
+        ratios = [a / statistics.median(theirs) for a in ours]
+    del sides
+    memory = None if short else (peak(work.name, "ours"), peak(work.name, "theirs"))
+    return Measured(work, min(ours), min(theirs), tuple(sorted(ratios)), memory)
+
+
+def peak(name: str, side: str) -> float:
+    """The memory in MB that one call needs on top of the data, in a process of its own."""
+    command = [sys.executable, str(Path(__file__).parent / "run.py"), "--peak", name, side]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def own_peak(call: Callable[[], Any]) -> float:
+    """The highest resident memory of this process during a call, over what it had before, in MB."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not reset.exists():  # not Linux
+        return float("nan")
+
+    def kilobytes(field: str) -> int:
+        lines = status.read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+    before = kilobytes("VmRSS:")
+    reset.write_text("5")
+    call()
+    return (kilobytes("VmHWM:") - before) / 1024

@@ -1,0 +1,118 @@
+"""What people call instead; each returns what ours can be checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+
+def bare_counts(frame: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    """The sums behind accuracy, precision, recall and F1 by slice and cluster, and nothing else."""
+    y, p = pl.col("label").cast(pl.Float64), pl.col("pred").cast(pl.Float64)
+    sums = [
+        pl.len(),
+        (y * p).sum().alias("tp"),
+        ((1 - y) * p).sum().alias("fp"),
+        (y * (1 - p)).sum().alias("fn"),
+        (pl.col("label") == pl.col("pred")).cast(pl.Float64).sum().alias("correct"),
+    ]
+    return frame.lazy().group_by("slice", "cluster").agg(*sums).collect(engine="streaming")
+
+
+def bare_pairs(frame: pl.DataFrame) -> pl.DataFrame:
+    """The sums of 0/1 results by system and cluster; no example is matched."""
+    sums = [pl.len(), pl.col("correct").cast(pl.Float64).sum()]
+    return frame.lazy().group_by("system", "cluster").agg(*sums).collect(engine="streaming")
+
+
+def fairlearn_frame(frame: pl.DataFrame) -> Callable[[], Any]:
+    """MetricFrame with the four metrics of scikit-learn."""
+    from fairlearn.metrics import MetricFrame
+    from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
+
+    columns = frame.select("label", "pred", "slice").to_pandas()
+    metrics = {
+        "accuracy": accuracy_score,
+        "precision": precision_score,
+        "recall": recall_score,
+        "f1": f1_score,
+    }
+    return lambda: (
+        MetricFrame(
+            metrics=metrics,
+            y_true=columns["label"],
+            y_pred=columns["pred"],
+            sensitive_features=columns["slice"],
+        ).by_group
+    )
+
+
+def _wide(frame: pl.DataFrame) -> tuple[Any, Any]:
+    wide = frame.to_pandas().pivot(index=["repo", "example"], columns="system", values="correct")
+    return wide.index.get_level_values("repo").to_numpy(), wide.to_numpy().astype(float)
+
+
+def cluster_regressions(frame: pl.DataFrame) -> Callable[[], Any]:
+    """The error of every pair's difference by a cluster regression of statsmodels, pair by pair."""
+    import statsmodels.api as sm
+
+    repo, values = _wide(frame)
+
+    def run() -> Any:
+        errors = []
+        for a in range(values.shape[1]):
+            for b in range(a + 1, values.shape[1]):
+                model = sm.OLS(values[:, b] - values[:, a], np.ones(len(values)))
+                fitted = model.fit(cov_type="cluster", cov_kwds={"groups": repo})
+                fitted.conf_int()
+                errors.append((fitted.params[0], fitted.bse[0], fitted.pvalues[0]))
+        return np.array(errors)
+
+    return run
+
+
+def mcnemar_tests(frame: pl.DataFrame) -> Callable[[], Any]:
+    """McNemar's test of statsmodels for every repository and pair; it makes no interval."""
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    repo, values = _wide(frame)
+
+    def run() -> Any:
+        p = []
+        for k in np.unique(repo):
+            part = values[repo == k]
+            for a in range(part.shape[1]):
+                for b in range(a + 1, part.shape[1]):
+                    x, y = part[:, b], part[:, a]
+                    table = [
+                        [np.sum(x * y), np.sum(x * (1 - y))],
+                        [np.sum((1 - x) * y), np.sum((1 - x) * (1 - y))],
+                    ]
+                    with np.errstate(invalid="ignore"):
+                        p.append(mcnemar(table, exact=False, correction=False).pvalue)
+        return np.array(p)
+
+    return run
+
+
+def sklearn_auc(frame: pl.DataFrame, slices: bool) -> Callable[[], Any]:
+    """roc_auc_score of all rows, or slice after slice."""
+    from sklearn.metrics import roc_auc_score
+
+    label, score = frame["label"].to_numpy(), frame["score"].to_numpy()
+    if not slices:
+        return lambda: np.array([roc_auc_score(label, score)])
+
+    def run() -> Any:
+        parts = frame.select("slice", "label", "score").partition_by("slice", as_dict=True)
+        return np.array(
+            [
+                roc_auc_score(parts[key]["label"].to_numpy(), parts[key]["score"].to_numpy())
+                for key in sorted(parts)
+            ]
+        )
+
+    return run

@@ -1,0 +1,278 @@
+"""The works: which question, on which data, against whom, and what was promised."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from data import classified, many_systems, two_systems, written
+from measure import Seconds, Sides, Work
+from peers import (
+    bare_counts,
+    bare_pairs,
+    cluster_regressions,
+    fairlearn_frame,
+    mcnemar_tests,
+    sklearn_auc,
+)
+
+import frame_eval as fe
+
+FOUR = (
+    fe.accuracy("label", "pred"),
+    fe.precision("label", "pred"),
+    fe.recall("label", "pred"),
+    fe.f1("label", "pred"),
+)
+PAIRING = {"system": "system", "example": "example"}
+
+
+def _size(short: bool) -> tuple[int, int, int]:
+    return (20_000, 20, 200) if short else (10_000_000, 1_000, 10_000)
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    return bool(np.allclose(np.asarray(ours, float), np.asarray(theirs, float), equal_nan=True))
+
+
+def _same_counts(result: pl.DataFrame, sums: pl.DataFrame) -> bool:
+    """Accuracy and F1 by slice, from the result and from the bare sums."""
+    whole = sums.group_by("slice").sum().sort("slice")
+    f1 = 2 * whole["tp"] / (2 * whole["tp"] + whole["fp"] + whole["fn"])
+    return all(
+        _same(result.filter(metric=name)["estimate"], values)
+        for name, values in {"accuracy": whole["correct"] / whole["len"], "f1": f1}.items()
+    )
+
+
+def _clustered(short: bool) -> Sides:
+    frame = classified(*_size(short))
+    return Sides(
+        lambda: frame.eval.summary(*FOUR, by="slice", cluster="cluster"),
+        lambda: bare_counts(frame),
+        _same_counts,
+    )
+
+
+def _from_parquet(short: bool) -> Sides:
+    folder = Path(tempfile.gettempdir()) / "frame_eval_benchmarks"
+    folder.mkdir(exist_ok=True)
+    path = written(*_size(short), folder)
+    return Sides(
+        lambda: pl.scan_parquet(path).eval.summary(*FOUR, by="slice", cluster="cluster"),
+        lambda: bare_counts(pl.scan_parquet(path)),
+        _same_counts,
+    )
+
+
+def _per_slice(short: bool) -> Sides:
+    frame = classified(*((5_000, 20, 200) if short else (1_000_000, 1_000, 10_000)))
+    return Sides(
+        lambda: frame.eval.summary(*FOUR, by="slice"),
+        fairlearn_frame(frame),
+        lambda ours, theirs: _same(ours["estimate"], theirs.to_numpy().ravel()),
+    )
+
+
+def _pair(short: bool) -> Sides:
+    frame = two_systems(*((2_000, 200) if short else (1_000_000, 100_000)))
+
+    def agree(ours: pl.DataFrame, sums: pl.DataFrame) -> bool:
+        whole = sums.group_by("system").sum().sort("system")
+        rates = whole["correct"] / whole["len"]
+        return _same(ours["difference"], [rates[1] - rates[0]])
+
+    return Sides(
+        lambda: frame.eval.compare(
+            fe.rate("correct"), baseline="a", cluster="cluster", **PAIRING
+        ),
+        lambda: bare_pairs(frame),
+        agree,
+    )
+
+
+def _all_pairs(short: bool) -> Sides:
+    frame = many_systems(4 if short else 24)
+    return Sides(
+        # cr1 is what statsmodels calls cluster, up to its factor (n - 1) / (n - 1) of one column.
+        lambda: frame.eval.compare(fe.rate("correct"), cluster="repo", **PAIRING),
+        cluster_regressions(frame),
+        lambda ours, theirs: _same(ours.sort("baseline", "system")["difference"], theirs[:, 0]),
+    )
+
+
+def _all_pairs_by_repository(short: bool) -> Sides:
+    frame = many_systems(4 if short else 24)
+
+    def agree(ours: pl.DataFrame, theirs: Any) -> bool:
+        p = ours.sort("repo", "baseline", "system")["p_value"].to_numpy()
+        there = np.isfinite(theirs)  # without a discordant pair statsmodels divides 0 by 0
+        return _same(p[there], theirs[there])
+
+    return Sides(
+        lambda: frame.eval.compare(fe.rate("correct"), by="repo", **PAIRING),
+        mcnemar_tests(frame),
+        agree,
+    )
+
+
+def _auc(slices: bool, clusters: bool, short: bool) -> Sides:
+    frame = classified(*_size(short))
+    metric = fe.roc_auc("label", "score")
+    return Sides(
+        lambda: frame.eval.summary(
+            metric,
+            by="slice" if slices else None,
+            cluster="cluster" if clusters else None,
+        ),
+        sklearn_auc(frame, slices),
+        lambda ours, theirs: _same(ours["estimate"], theirs),
+    )
+
+
+def _small(pandas: bool, short: bool) -> Sides:
+    del short
+    frame = classified(500, 5, 50)
+    bare = frame.lazy().group_by("slice", "cluster").agg(pl.len(), pl.col("label").sum())
+    native = frame.to_pandas() if pandas else frame
+    return Sides(
+        lambda: fe.summary(native, fe.rate("label"), by="slice", cluster="cluster"),
+        (lambda: native.groupby(["slice", "cluster"])["label"].agg(["size", "sum"]))
+        if pandas
+        else (lambda: bare.collect(engine="streaming")),
+    )
+
+
+def _import_time(modules: str, after: str) -> Callable[[], Seconds]:
+    clock = "import time; s = time.perf_counter(); "
+    code = f"{after}{clock}import {modules}; print(time.perf_counter() - s)"
+
+    def run() -> Seconds:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return Seconds(done.stdout)
+
+    return run
+
+
+def _import(short: bool) -> Sides:
+    del short
+    return Sides(
+        _import_time("frame_eval", after="import pandas, polars; "),
+        _import_time("pandas, polars", after=""),
+    )
+
+
+BARE = "the bare Polars group-by of the same sums"
+WORKS = (
+    Work(
+        "clustered",
+        "accuracy, precision, recall and F1 with clustered intervals; 10M rows, 1,000 slices, "
+        "10,000 clusters",
+        BARE,
+        _clustered,
+        most=1.5,
+    ),
+    Work(
+        "parquet",
+        "the same from a lazy Parquet scan of ten columns",
+        f"{BARE} from the scan",
+        _from_parquet,
+        most=1.5,
+        rounds=5,
+        peer_rounds=5,
+    ),
+    Work(
+        "per slice",
+        "the same four with intervals, without clusters; 1M rows, 1,000 slices",
+        "fairlearn MetricFrame (no intervals)",
+        _per_slice,
+        most=0.01,
+        peer_rounds=2,
+    ),
+    Work(
+        "pair",
+        "compare two systems; 1M examples in 100,000 clusters, matched",
+        f"{BARE} (nothing matched)",
+        _pair,
+        most=3.0,
+    ),
+    Work(
+        "all pairs",
+        "compare all 276 pairs of 24 systems on 500 examples in 12 clusters (CR2)",
+        "a loop of statsmodels cluster regressions (CR1)",
+        _all_pairs,
+        most=1.0,
+        relative=False,
+    ),
+    Work(
+        "all pairs by repository",
+        "the 276 pairs in each of 12 slices, 3,312 tests and intervals",
+        "a loop of statsmodels mcnemar (no intervals)",
+        _all_pairs_by_repository,
+        most=1.0,
+        relative=False,
+        peer_rounds=3,
+    ),
+    Work(
+        "auc",
+        "roc_auc with DeLong errors; 10M rows, all scores distinct",
+        "scikit-learn roc_auc_score (no errors)",
+        partial(_auc, False, False),
+        rounds=3,
+        peer_rounds=2,
+    ),
+    Work(
+        "auc by slice",
+        "the same in 1,000 slices",
+        "scikit-learn roc_auc_score in a loop over slices",
+        partial(_auc, True, False),
+        rounds=3,
+        peer_rounds=2,
+    ),
+    Work(
+        "auc by slice, clustered",
+        "the same with clustered errors, 10,000 clusters",
+        "scikit-learn roc_auc_score in a loop over slices",
+        partial(_auc, True, True),
+        rounds=3,
+        peer_rounds=2,
+    ),
+    Work(
+        "small",
+        "summary of 500 rows in 5 slices and 50 clusters",
+        BARE,
+        partial(_small, False),
+        most=0.005,
+        relative=False,
+        rounds=50,
+        peer_rounds=50,
+    ),
+    Work(
+        "small pandas",
+        "the same from pandas to pandas",
+        "the bare pandas group-by of the same sums",
+        partial(_small, True),
+        most=0.005,
+        relative=False,
+        rounds=50,
+        peer_rounds=50,
+    ),
+    Work(
+        "import",
+        "import frame_eval, after pandas and polars",
+        "import pandas and polars",
+        _import,
+        most=0.2,
+        relative=False,
+        rounds=9,
+        peer_rounds=9,
+    ),
+)
