@@ -90,9 +90,7 @@ def _pair(short: bool) -> Sides:
         return _same(ours["difference"], [rates[1] - rates[0]])
 
     return Sides(
-        lambda: frame.eval.compare(
-            fe.rate("correct"), baseline="a", cluster="cluster", **PAIRING
-        ),
+        lambda: frame.eval.compare(fe.rate("correct"), baseline="a", cluster="cluster", **PAIRING),
         lambda: bare_pairs(frame),
         agree,
     )

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 _TINY = np.finfo(np.float64).tiny
 _CLOSE = 1e-15  # relative: where the solution of a limit stops
-_MOST_STEPS = 200  # seldom over 20; bisection alone would need 60
+_MOST_STEPS = 200  # about 8 on average, 60 at the worst
 
 
 def mcnemar_score(b: ArrayLike, c: ArrayLike) -> tuple[Array, Array]:

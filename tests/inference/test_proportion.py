@@ -200,6 +200,11 @@ def test_an_uncertain_variance_costs_rows(df):
     assert 0 < n_star < n_eff
 
 
+def test_a_well_known_variance_adds_no_rows():
+    n_star = effective_size(0.5, [5, 100], 0.001, 500, 0.95, 5)[1]
+    assert_array_equal(n_star, [5, 100])
+
+
 def test_constant_clusters_count_as_one_row_each():
     n_eff, n_star = effective_size([0, 1, 1 - 1e-16], 40, [0, 0, 1e-34], np.nan, 0.95, [8, 40, 5])
     assert_array_equal(n_eff, [8, 40, 5])
