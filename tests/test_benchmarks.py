@@ -17,4 +17,4 @@ def test_the_short_mode_runs() -> None:
         [sys.executable, str(RUN), "--short"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("\n") == 9
+    assert done.stdout.count("\n| ") >= 9

@@ -453,7 +453,7 @@ def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None
         del joined["class"]
     elif len(kinds) > 1:
         joined["class"] = np.array([None if x is None else str(x) for x in joined["class"]], object)
-    texts = dict.fromkeys(("metric", "method", "note"), pl.String)
+    texts: dict[str, Any] = dict.fromkeys(("metric", "method", "note"), pl.String)
     lists = {k: v.tolist() if v.dtype == object else v for k, v in joined.items()}
     rows = pl.DataFrame(lists, schema_overrides=texts).with_columns(
         pl.col(pl.Float64).fill_nan(None)
