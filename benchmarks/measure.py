@@ -39,6 +39,7 @@ class Work:
     relative: bool = True
     rounds: int = 7
     peer_rounds: int = 7
+    memory: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,29 +65,35 @@ class Measured:
         return (self.ratio if self.work.relative else self.ours) <= self.work.most
 
 
-def timed(call: Callable[[], Any]) -> float:
-    """How long a call takes."""
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """The result of a call, and how long it took."""
     start = time.perf_counter()
     result = call()
     taken = time.perf_counter() - start
-    return float(result) if isinstance(result, Seconds) else taken
+    return result, float(result) if isinstance(result, Seconds) else taken
 
 
 def measured(work: Work, short: bool) -> Measured:
-    """Check that both sides agree, then run them in turn."""
+    """Run both sides in turn; in the first round, check that they agree."""
     sides = work.prepare(short)
-    if not sides.agree(sides.ours(), sides.theirs()):
-        raise SystemExit(f"{work.name}: the results differ")
     ours, theirs = [], []
     for i in range(1 if short else work.rounds):
-        ours.append(timed(sides.ours))
+        mine, taken = timed(sides.ours)
+        ours.append(taken)
         if i < work.peer_rounds:
-            theirs.append(timed(sides.theirs))
+            other, taken = timed(sides.theirs)
+            theirs.append(taken)
+            if i == 0 and not sides.agree(mine, other):
+                raise SystemExit(f"{work.name}: the results differ")
+            del other
+        del mine
     ratios = [a / b for a, b in zip(ours, theirs, strict=False)]
     if len(theirs) < len(ours):
         ratios = [a / statistics.median(theirs) for a in ours]
     del sides
-    memory = None if short else (peak(work.name, "ours"), peak(work.name, "theirs"))
+    memory = None
+    if work.memory and not short:
+        memory = peak(work.name, "ours"), peak(work.name, "theirs")
     return Measured(work, min(ours), min(theirs), tuple(sorted(ratios)), memory)
 
 

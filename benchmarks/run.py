@@ -17,6 +17,7 @@ import polars as pl
 from measure import Measured, measured, own_peak
 from works import WORKS
 
+TABLE = Path(__file__).parent / "README.md"
 HEAD = """\
 | work | peer | ours | peer | ours / peer | rounds | memory, MB | target | |
 |---|---|---:|---:|---:|---|---|---|---|
@@ -25,10 +26,11 @@ ABOUT = """\
 # Speed
 
 Made by `make bench`: {machine}. Both sides of a work take turns in one run on the same data and
-their results are checked against each other first. Times are those of the fastest round, ratios
+estimates are compared where both have them (not errors; small and import: none).
+Times are those of the fastest round, ratios
 ours / peer below 1 mean that frame_eval is faster, "rounds" is the range of the ratio. Memory is
 the peak of resident memory over what the data takes, ours and peer, each in a process of its own.
-The machine is shared: ratios under 1.3 are noise.
+The machine is shared: ratios under 1.3 are noise. Works of many seconds run once.
 
 """
 
@@ -78,19 +80,19 @@ def main() -> None:
         print(own_peak(getattr(sides, side)))
         return
     print(HEAD, end="")
-    rows = []
-    for work in WORKS:
-        if options.only is None or work.name in options.only:
-            rows.append(row(measured(work, options.short)))
-            print(rows[-1], end="", flush=True)
-    if options.short or options.only:
-        return
     machine = (
         f"Python {platform.python_version()}, Polars {pl.__version__}, numpy {np.__version__}, "
         f"{os.cpu_count()} cores"
     )
-    text = ABOUT.format(machine=machine) + HEAD + "".join(rows)
-    (Path(__file__).parent / "README.md").write_text(text)
+    text = ABOUT.format(machine=machine) + HEAD
+    for work in WORKS:
+        if options.only is not None and work.name not in options.only:
+            continue
+        line = row(measured(work, options.short))
+        print(line, end="", flush=True)
+        text += line
+        if not options.short and options.only is None:
+            TABLE.write_text(text)  # after every work: a run that is stopped has measured something
 
 
 if __name__ == "__main__":

@@ -99,7 +99,6 @@ def _pair(short: bool) -> Sides:
 def _all_pairs(short: bool) -> Sides:
     frame = many_systems(4 if short else 24)
     return Sides(
-        # cr1 is what statsmodels calls cluster, up to its factor (n - 1) / (n - 1) of one column.
         lambda: frame.eval.compare(fe.rate("correct"), cluster="repo", **PAIRING),
         cluster_regressions(frame),
         lambda ours, theirs: _same(ours.sort("baseline", "system")["difference"], theirs[:, 0]),
@@ -220,30 +219,6 @@ WORKS = (
         peer_rounds=3,
     ),
     Work(
-        "auc",
-        "roc_auc with DeLong errors; 10M rows, all scores distinct",
-        "scikit-learn roc_auc_score (no errors)",
-        partial(_auc, False, False),
-        rounds=3,
-        peer_rounds=2,
-    ),
-    Work(
-        "auc by slice",
-        "the same in 1,000 slices",
-        "scikit-learn roc_auc_score in a loop over slices",
-        partial(_auc, True, False),
-        rounds=3,
-        peer_rounds=2,
-    ),
-    Work(
-        "auc by slice, clustered",
-        "the same with clustered errors, 10,000 clusters",
-        "scikit-learn roc_auc_score in a loop over slices",
-        partial(_auc, True, True),
-        rounds=3,
-        peer_rounds=2,
-    ),
-    Work(
         "small",
         "summary of 500 rows in 5 slices and 50 clusters",
         BARE,
@@ -272,5 +247,30 @@ WORKS = (
         relative=False,
         rounds=9,
         peer_rounds=9,
+        memory=False,
+    ),
+    Work(
+        "auc",
+        "roc_auc with DeLong errors; 10M rows, all scores distinct",
+        "scikit-learn roc_auc_score (no errors)",
+        partial(_auc, False, False),
+        rounds=1,
+        peer_rounds=1,
+    ),
+    Work(
+        "auc by slice",
+        "the same in 1,000 slices",
+        "scikit-learn roc_auc_score in a loop over slices",
+        partial(_auc, True, False),
+        rounds=1,
+        peer_rounds=1,
+    ),
+    Work(
+        "auc by slice, clustered",
+        "the same with clustered errors, 10,000 clusters",
+        "scikit-learn roc_auc_score in a loop over slices",
+        partial(_auc, True, True),
+        rounds=1,
+        peer_rounds=1,
     ),
 )

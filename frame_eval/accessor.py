@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, TypeVar, overload
 
 import pandas as pd
@@ -139,20 +138,14 @@ def of(frame: Any) -> Evaluation[Any]:
 _pandas_eval = pd.DataFrame.eval
 
 
-def _called_on_class(frame: Any, expr: str, **kwargs: Any) -> Any:
-    """``pandas.DataFrame.eval`` taken from the class, with the caller's level."""
-    kwargs["level"] = kwargs.get("level", 0) + 1
-    return _pandas_eval(frame, expr, **kwargs)
-
-
 def register() -> None:
     """Put ``eval`` on pandas DataFrame, Polars DataFrame and LazyFrame."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pl.api.register_dataframe_namespace("eval")(Evaluation)
-        pl.api.register_lazyframe_namespace("eval")(Evaluation)
-    polars_door = _Door(Evaluation)
-    setattr(pl.DataFrame, "eval", polars_door)  # noqa: B010 - not a declared attribute
-    setattr(pl.LazyFrame, "eval", polars_door)  # noqa: B010
-    setattr(pd.DataFrame, "eval", _Door(PandasEvaluation, _pandas_eval))  # noqa: B010
-    getattr(pd.DataFrame, "_accessors").add("eval")  # noqa: B009 - in no stub
+    _open(pl.DataFrame, _Door(Evaluation))
+    _open(pl.LazyFrame, _Door(Evaluation))
+    _open(pd.DataFrame, _Door(PandasEvaluation, _pandas_eval))
+
+
+def _open(frame: Any, door: _Door) -> None:
+    # Both libraries list their accessors in a private set, which dir() reads.
+    frame.eval = door
+    frame._accessors.add("eval")

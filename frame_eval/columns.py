@@ -6,7 +6,7 @@ decimals and labels give the same numbers on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, TypeAlias
@@ -37,6 +37,10 @@ class Input:
     source: Source
     peer: Source | None = None
     positive: Any = None
+
+    def __post_init__(self) -> None:
+        for source in self.sources:
+            check_source(source)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -80,7 +84,9 @@ class Input:
     def check_dtypes(self, names: Sequence[str], dtypes: Sequence[Any]) -> None:
         """Raise where a column's type can not serve, before anything is computed."""
         families = [_family(dtype) for dtype in dtypes]
-        numeric = ("integer", "float", "number", "boolean")
+        numeric = ("integer", "float", "number", "boolean", "null")
+        if "null" in families and self.kind not in ("number", "flag", "score"):
+            return
         if self.kind in ("number", "flag", "score") and families[0] not in numeric:
             raise ColumnError(
                 f"column {names[0]!r} is {dtypes[0]}, but this metric needs numbers; cast it first"
@@ -169,6 +175,18 @@ def source_name(source: Source) -> str:
     return repr(source)
 
 
+def check_source(source: object) -> None:
+    """Raise unless this is the name of a column or an expression of columns.
+
+    >>> check_source(3)
+    Traceback (most recent call last):
+    frame_eval.errors.ColumnError: 3 is not a column: give its name or an expression of fe.col
+    """
+    if not isinstance(source, (str, nw.Expr, pl.Expr)):
+        shown = repr(source) if isinstance(source, (int, float)) else f"a {type(source).__name__}"
+        raise ColumnError(f"{shown} is not a column: give its name or an expression of fe.col")
+
+
 def _source_key(source: Source | None) -> object:
     return source if source is None or isinstance(source, str) else id(source)
 
@@ -178,17 +196,17 @@ def _family(dtype: Any) -> str | None:
         return None
     if dtype == nw.Boolean:
         return "boolean"
+    if dtype == nw.Unknown:
+        # A column of nulls: it can be made anything.
+        return "null"
     if isinstance(dtype, (nw.String, nw.Categorical, nw.Enum)) or dtype in (
         nw.String,
         nw.Categorical,
         nw.Enum,
     ):
         return "text"
-    if dtype.is_integer():
-        return "integer"
-    if dtype.is_float():
-        return "float"
-    return "number" if dtype.is_numeric() else "other"
+    kinds = {"integer": dtype.is_integer(), "float": dtype.is_float(), "number": dtype.is_numeric()}
+    return next((kind for kind, holds in kinds.items() if holds), "other")
 
 
 def _plain(ns: Any, expr: Any, family: str | None) -> Any:
@@ -200,6 +218,9 @@ def _plain(ns: Any, expr: Any, family: str | None) -> Any:
 
 def _comparable(ns: Any, exprs: Sequence[Any], families: Sequence[str | None]) -> list[Any]:
     """Two label columns in one type."""
+    # A column of nulls is taken for what the other column is.
+    unknown = "text" if "text" in families else "number"
+    families = [unknown if family == "null" else family for family in families]
     plain = [_plain(ns, expr, family) for expr, family in zip(exprs, families, strict=True)]
     if set(families) == {"integer"} and len(plain) > 1:
         return [expr.cast(ns.Int64) for expr in plain]
@@ -217,9 +238,8 @@ def names(columns: Columns | None) -> list[str]:
     """
     if columns is None:
         return []
-    if isinstance(columns, (str, nw.Expr, pl.Expr)):
-        columns = [columns]
-    listed = list(columns)
+    one = isinstance(columns, (str, nw.Expr, pl.Expr)) or not isinstance(columns, Iterable)
+    listed: list[Any] = [columns] if one else list(columns)
     for name in listed:
         if not isinstance(name, str):
             raise EvalError(f"a column name is text, not {name!r}; for conditions use fe.where")
@@ -335,6 +355,8 @@ def where(**conditions: Source) -> Slices:
     """
     if not conditions:
         raise EvalError("fe.where needs at least one named condition")
+    for condition in conditions.values():
+        check_source(condition)
     return Slices(sets=(), stacked=True, conditions=conditions)
 
 

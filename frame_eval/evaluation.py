@@ -5,16 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import pandas as pd
 import polars as pl
 
+from frame_eval.columns import names, slices
 from frame_eval.errors import EvalError, did_you_mean, listing
 from frame_eval.reduce import give_back
 
 R = TypeVar("R")
 P = ParamSpec("P")
+# What may follow the keys in a result.
+AFTER_KEYS = ("class", "metric", "rule")
 ROLES = ("system", "example", "trial", "cluster", "weight")
 
 
@@ -52,9 +56,27 @@ def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
             native = frame._frame
             bound = {name: frame._roles[name] for name in takes if name in frame._roles}
             kwargs = {**bound, **kwargs}
-        return give_back(function(native, *args, **kwargs), native)
+        result = function(native, *args, **kwargs)
+        if not isinstance(native, pd.DataFrame):
+            return result
+        return give_back(result, native, _key_columns(result, kwargs))
 
     return cast("Verb[P]", wrapper)
+
+
+def _key_columns(result: pl.DataFrame, asked: dict[str, Any]) -> dict[str, str]:
+    """The key columns of a result, with the column of the frame that each has its values from.
+
+    Keys stand in front; stacked slices are text, whatever the columns called so hold.
+    """
+    front = list(takewhile(lambda name: name not in AFTER_KEYS, result.columns))
+    if slices(asked.get("by"), overall=bool(asked.get("overall"))).stacked:
+        front = [name for name in front if name not in ("slice", "value")]
+    keys = dict(zip(front, front, strict=True))
+    system = names(asked.get("system"))
+    if "baseline" in result.columns and len(system) == 1:
+        keys.update(dict.fromkeys(("system", "baseline"), system[0]))
+    return keys
 
 
 def with_roles(frame: Bound[R], roles: dict[str, Any]) -> dict[str, Any]:

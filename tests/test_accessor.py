@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import os
 import pickle
 import subprocess
 import sys
+import warnings
 import weakref
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import pytest
 import frame_eval as fe
 
 VERBS = ["summary", "compare", "guard", "assert_passed", "roles"]
+GLOBAL = 7
 
 
 @pytest.fixture
@@ -53,6 +56,32 @@ def test_pandas_eval_assigns(df) -> None:
     assert df.eval("c = a + b")["c"].tolist() == [11, 22, 33]
     assert "c" not in df.columns
     assert df.eval("c = a * 2\nd = c + 1")["d"].tolist() == [3, 5, 7]
+
+
+def test_pandas_eval_and_query_work_in_place(df) -> None:
+    plain = pd.DataFrame.eval
+    assert inspect.signature(plain).parameters["expr"].default is inspect.Parameter.empty
+    with warnings.catch_warnings():  # pandas is about to drop the option
+        warnings.simplefilter("ignore")
+        assert df.eval("c = a + b", inplace=True) is None
+        assert df["c"].tolist() == [11, 22, 33]
+        assert df.query("a > 1", inplace=True) is None
+    assert df["a"].tolist() == [2, 3]
+
+
+def test_pandas_eval_reads_other_scopes(df) -> None:
+    assert df.eval("a + @GLOBAL").tolist() == [8, 9, 10]
+    assert df.eval("a + @y", resolvers=[{"y": 1}], local_dict={"y": 2}).tolist() == [3, 4, 5]
+    assert df.pipe(pd.DataFrame.eval, "a + b").tolist() == [11, 22, 33]
+    assert [df.eval(f"a + {n}").iloc[0] for n in range(2)] == [1, 2]
+    with pytest.raises(pd.errors.UndefinedVariableError):
+        df.eval("a + @nowhere")
+
+
+def test_a_column_called_eval_does_not_shut_the_door() -> None:
+    df = pd.DataFrame({"eval": [1, 0]})
+    assert df.eval("`eval` + 1").tolist() == [2, 1]
+    assert df.eval.summary(fe.rate("eval"))["estimate"].item() == 0.5
 
 
 def test_pandas_eval_on_the_class_and_on_subclasses(df) -> None:
@@ -144,6 +173,14 @@ def test_roles_are_layered_and_can_be_overruled() -> None:
     assert both.summary(fe.rate("ok"), system=None)["estimate"].item() == pytest.approx(0.25)
     assert "system='model'" in repr(base)
     assert "weight" not in repr(base)
+    assert base.roles(system=None).summary(fe.rate("ok"))["model"].to_list() == ["a", "b"]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pl.LazyFrame])
+def test_dir_lists_eval_once_and_keeps_the_rest(make) -> None:
+    listed = dir(make({"a": [1]}))
+    assert listed.count("eval") == 1
+    assert "join" in listed
 
 
 def test_other_namespaces_are_left_alone() -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import re
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal, assert_series_equal
 from scipy import stats
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import comb
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 import frame_eval as fe
 
-SHARED = Path(__file__).parent.parent.parent / "shared"
 N = 300
 
 
@@ -357,148 +359,401 @@ def test_all_pairs_and_systems_of_several_columns() -> None:
     assert result["system"].to_list() == ["new, 7b"]
 
 
-BAD = {
-    "unknown baseline": (lambda: compare(baseline="odl"), "'odl'.*Did you mean 'old'"),
-    "one system": (lambda: compare(FRAME.filter(model="old")), "only one system, 'old'"),
-    "no system": (lambda: compare(system=None), "system="),
-    "no example": (lambda: compare(example=None), "example=.*paired=False"),
-    "repeats": (lambda: compare(pl.concat([FRAME, FRAME])), "600 examples.*trial="),
-    "uneven weights": (
-        lambda: compare(
-            FRAME.with_columns(w=pl.when(pl.col("model") == "new").then(2.0).otherwise(1.0)),
-            weight="w",
-        ),
-        "300 examples have different weights",
-    ),
-    "torn example": (
-        lambda: compare(
-            FRAME.with_columns(doc=pl.col("doc") + (pl.col("model") == "new")), cluster="doc"
-        ),
-        "more than one cluster",
-    ),
-    "exact with clusters": (lambda: compare(cluster="doc", method="exact"), "'exact'.*clusters"),
-    "exact for means": (
-        lambda: FRAME.eval.compare(fe.mean("cost"), method="exact", **ROLES),
-        "'exact'.*mean",
-    ),
-    "unknown method": (lambda: compare(method="exakt"), "Did you mean 'exact'"),
-    "unknown adjustment": (lambda: compare(adjust="hulm"), "Did you mean 'holm'"),
-    "unknown family": (lambda: compare(family="metrik"), "Did you mean 'metric'"),
-    "mixed ids": (
-        lambda: compare(
-            FRAME.to_pandas().assign(id=lambda d: [1, "a"] * (len(d) // 2)),
-        ),
-        "'id'.*mixed",
-    ),
-    "slices of the answers": (lambda: compare(by="pred"), "answered by only one"),
-    "key called like a result": (
-        lambda: compare(FRAME.rename({"lang": "system"}), by="system"),
-        "'system'.*rename",
-    ),
-}
+def score_interval(estimate, variance, level=0.95) -> tuple[float, float]:
+    """The differences that a score test with this variance does not reject, by bracketing."""
+    z = stats.norm.ppf((1 + level) / 2)
+    return tuple(
+        brentq(lambda d, s=s: s * (d - estimate) - z * variance(d) ** 0.5, estimate, s, xtol=1e-13)
+        for s in (-1 + 1e-12, 1 - 1e-12)
+    )
 
 
-def compare(frame=FRAME, **options):
-    return fe.compare(frame, fe.rate("correct"), **{**ROLES, **options})
+def test_tango_by_inversion() -> None:
+    new, old, _ = wide("correct")
+    b, c = int((new > old).sum()), int((new < old).sum())
+
+    def variance(d: float) -> float:
+        """Tango's closed form of the likelier discordant share, at a difference d."""
+        p, q = 2 * N, -b - c + (2 * N - b + c) * d
+        share = (np.sqrt(q**2 - 4 * p * (-c * d * (1 - d))) - q) / (2 * p)
+        return (2 * share + d * (1 - d)) / N
+
+    row = FRAME.eval.compare(fe.rate("correct"), **ROLES).row(0, named=True)
+    low, high = score_interval((b - c) / N, variance)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((low, high), abs=1e-9)
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_refused_with_a_reason(case) -> None:
-    ask, pattern = BAD[case]
-    with pytest.raises(fe.EvalError) as caught:
-        ask()
-    assert re.search(pattern, str(caught.value), re.DOTALL), str(caught.value)
+def test_miettinen_nurminen_by_inversion() -> None:
+    part = FRAME.filter((pl.col("model") == "old") | (pl.col("id") < 120))
+    options = {"system": "model", "baseline": "old", "paired": False}
+    row = part.eval.compare(fe.rate("correct"), **options).row(0, named=True)
+    groups = part.group_by("model").agg(pl.col("correct").sum(), n=pl.len()).sort("model")
+    (x1, n1), (x2, n2) = groups.select("correct", "n").rows()
+
+    def variance(d: float) -> float:
+        """At the rates that are likeliest among those that differ by d."""
+
+        def surprise(q: float) -> float:
+            one, two = (stats.binom.logpmf(x, n, p) for x, n, p in ((x1, n1, q + d), (x2, n2, q)))
+            return -one - two
+
+        limits = max(0.0, -d), min(1.0, 1 - d)
+        q = minimize_scalar(surprise, bounds=limits, method="bounded", options={"xatol": 1e-12}).x
+        p, total = q + d, n1 + n2
+        return (p * (1 - p) / n1 + q * (1 - q) / n2) * total / (total - 1)
+
+    low, high = score_interval(x1 / n1 - x2 / n2, variance)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((low, high), abs=1e-6)
+    z2 = (x1 / n1 - x2 / n2) ** 2 / variance(0.0)
+    assert row["p_value"] == pytest.approx(stats.chi2.sf(z2, 1), rel=1e-6)
 
 
-@pytest.fixture(scope="module")
-def swebench() -> pl.DataFrame:
-    path = SHARED / "data" / "swebench_verified_bash_only.parquet"
-    if not path.exists():
-        pytest.skip("the published results are not beside the project")
-    return pl.read_parquet(path)
+@pytest.mark.parametrize("cluster", [None, "doc"])
+def test_weighted_means(cluster) -> None:
+    new, old, doc = wide("cost")
+    w = wide("w")[0]
+    step, share = new - old, w / w.sum()
+    estimate = (share * step).sum()
+    place = np.unique(doc, return_inverse=True)[1] if cluster else np.arange(N)
+    residual = np.bincount(place, share * (step - estimate))
+    expected = np.sqrt((residual**2 / (1 - np.bincount(place, share))).sum())
+    row = FRAME.eval.compare(fe.mean("cost"), weight="w", cluster=cluster, **ROLES)
+    assert row["difference"].item() == pytest.approx(estimate, rel=1e-12)
+    assert row["std_error"].item() == pytest.approx(expected, rel=1e-10)
+    scaled = FRAME.with_columns(w=7 * pl.col("w"))
+    again = scaled.eval.compare(fe.mean("cost"), weight="w", cluster=cluster, **ROLES)
+    assert again["std_error"].item() == pytest.approx(expected, rel=1e-10)
+    assert row["n"].item() == N
 
 
-def published(file: str, metric: str) -> list[dict]:
-    path = SHARED / "data" / "reference_values.json"
-    if not path.exists():
-        pytest.skip("the published results are not beside the project")
-    return [
-        value
-        for value in json.loads(path.read_text())
-        if value["file"] == file and value["metric"].startswith(metric)
-    ]
+def test_clustered_ratios() -> None:
+    """The linearised difference of two ratios of sums, with the factor C / (C - 1)."""
+    influence, ratios = np.zeros(N), []
+    for (cost, label), sign in zip(
+        zip(wide("cost")[:2], wide("label")[:2], strict=True), (1, -1), strict=True
+    ):
+        ratios.append(cost.sum() / label.sum())
+        influence += sign * (cost - ratios[-1] * label) / label.sum()
+    doc = np.unique(wide("cost")[2], return_inverse=True)[1]
+    clusters = doc.max() + 1
+    expected = (np.bincount(doc, influence) ** 2).sum() * clusters / (clusters - 1)
+    row = FRAME.eval.compare(fe.ratio("cost", "label"), cluster="doc", method="cr1", **ROLES)
+    assert row["difference"].item() == pytest.approx(ratios[0] - ratios[1], rel=1e-12)
+    assert row["std_error"].item() == pytest.approx(np.sqrt(expected), rel=1e-10)
+    p = 2 * stats.t.sf(abs(row["difference"].item()) / np.sqrt(expected), clusters - 1)
+    assert row["p_value"].item() == pytest.approx(p, rel=1e-8)
 
 
-def test_all_pairs_of_swebench(swebench) -> None:
-    roles = {"system": "system", "example": "instance_id"}
-    exact = swebench.eval.compare(fe.rate("resolved"), method="exact", **roles)
-    assert (exact.height, (exact["p_value"] < 0.05).sum()) == (276, 231)
-    cr1 = swebench.eval.compare(fe.rate("resolved"), method="cr1", cluster="repo", **roles)
-    assert (cr1["p_value"] < 0.05).sum() == 233
+def test_median_difference_agrees_with_a_bootstrap() -> None:
+    frame = long_frame(4, 2000, 2000)
+    row = frame.eval.compare(fe.median("score"), **ROLES)
+    new, old, _ = wide("score", frame)
+    rng = np.random.default_rng(6)
+    chosen = rng.integers(0, 2000, (4000, 2000))
+    draws = np.median(new[chosen], axis=1) - np.median(old[chosen], axis=1)
+    assert row["std_error"].item() == pytest.approx(draws.std(), rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("metric", "options", "column"),
-    [
-        ("mean paired difference", {}, "difference"),
-        ("McNemar exact p", {"method": "exact"}, "p_value"),
-        ("SE of the paired difference", {"method": "cr1", "cluster": "repo"}, "std_error"),
-        ("two-sided t p-value", {"method": "cr1", "cluster": "repo"}, "p_value"),
-    ],
-)
-@pytest.mark.parametrize("file", ["swebench_verified_bash_only.parquet", "swebench_pro.parquet"])
-def test_published_pairs(file, metric, options, column) -> None:
-    values = published(file, metric)
-    if "pro" in file and metric == "two-sided t p-value":
-        values = published(file, "two-sided t p, clustered")
-    frame = pl.read_parquet(SHARED / "data" / file)
-    checked = 0
-    for value in values:
-        found = re.match(r"'(.+)' minus '(.+?)'", value["filter"])
-        if found is None:
-            continue
-        a, b = found.groups()
-        row = frame.filter(pl.col("system").is_in([a, b])).eval.compare(
-            fe.rate("resolved"),
-            system="system",
-            example="instance_id",
-            baseline=b,
-            unmatched="drop",
-            **options,
-        )
-        assert row[column].item() == pytest.approx(value["value"], abs=value["tolerance"])
-        checked += 1
-    assert checked >= 3 or "pro" in file
-
-
-SIZES = np.array([231, 75, 44, 34, 32, 22, 22, 19, 10, 8, 2, 1])
-
-
-@pytest.mark.parametrize(
-    ("sizes", "spread"), [(np.ones(80, int), 0.0), (SIZES, 0.35), (SIZES, 0.0)]
-)
-def test_size_under_true_nulls(sizes, spread) -> None:
-    """The default rejects at most 5.5 % (its 99.9 % lower bound); CR1 several times that."""
-    rng = np.random.default_rng(11)
-    replicates, examples = 1500, int(sizes.sum())
-    cluster = np.repeat(np.arange(len(sizes)), sizes)
-    lean = rng.choice([-1, 1], (replicates, len(sizes)))[:, cluster] * spread
-    a = rng.random((replicates, examples)) < 0.5 + lean / 2
-    b = rng.random((replicates, examples)) < 0.5 - lean / 2
+def test_pass_at_k_is_paired_by_problem() -> None:
+    rng = np.random.default_rng(2)
+    right = rng.binomial(5, rng.beta(1, 1, (2, 80)))
     frame = pl.DataFrame(
         {
-            "replicate": np.tile(np.repeat(np.arange(replicates), examples), 2),
-            "id": np.tile(np.arange(replicates * examples), 2),
-            "doc": np.tile(cluster, 2 * replicates),
-            "model": np.repeat(["a", "b"], replicates * examples),
-            "ok": np.concatenate([a.ravel(), b.ravel()]),
+            "model": np.repeat(["old", "new"], 400),
+            "id": np.tile(np.repeat(np.arange(80), 5), 2),
+            "sample": np.tile(np.arange(5), 160),
+            "ok": (np.arange(5) < right[..., None]).ravel(),
         }
-    ).with_columns(doc=pl.col("doc") + 1000 * pl.col("replicate"))
-    roles = {"system": "model", "example": "id", "baseline": "a", "by": "replicate"}
-    result = frame.eval.compare(fe.rate("ok"), cluster="doc", **roles)
-    rejected = int((result["p_value"] < 0.05).sum())
-    lowest = stats.binomtest(rejected, replicates).proportion_ci(0.998, "exact").low
-    assert lowest <= 0.055, rejected / replicates
-    if spread:
-        cr1 = frame.eval.compare(fe.rate("ok"), cluster="doc", method="cr1", **roles)
-        assert (cr1["p_value"] < 0.05).mean() > 3 * max(rejected / replicates, 0.02)
+    )
+    old, new = 1 - comb(5 - right, 2) / comb(5, 2)
+    expected = stats.ttest_rel(new, old)
+    row = frame.eval.compare(fe.pass_at_k("ok", 2), trial="sample", **ROLES).row(0, named=True)
+    assert row["difference"] == pytest.approx((new - old).mean(), rel=1e-12)
+    assert row["p_value"] == pytest.approx(expected.pvalue, rel=1e-9)
+    assert (row["wins"], row["losses"]) == ((new > old).sum(), (new < old).sum())
+
+
+def test_unpaired_clusters_add_their_variances() -> None:
+    row = FRAME.eval.compare(
+        fe.mean("cost"), system="model", baseline="old", cluster="doc", paired=False
+    ).row(0, named=True)
+    alone = FRAME.eval.summary(fe.mean("cost"), system="model", cluster="doc", interval="cr2")
+    assert row["std_error"] == pytest.approx(np.sqrt((alone["std_error"] ** 2).sum()), rel=1e-12)
+    assert row["clusters"] == alone["clusters"].sum()
+
+
+def test_wins_losses_and_ties_follow_the_direction_of_the_metric() -> None:
+    new, old, _ = wide("score")
+    expected = [(new > old).sum(), (new < old).sum(), (new == old).sum()]
+    assert min(expected) > 0
+    row = FRAME.eval.compare(fe.mean("score"), **ROLES).select("wins", "losses", "ties").row(0)
+    assert list(row) == expected
+    low = fe.mean("score", better="lower")
+    row = FRAME.eval.compare(low, **ROLES).select("losses", "wins", "ties").row(0)
+    assert list(row) == expected
+    none = FRAME.eval.compare(fe.f1("label", "pred"), **ROLES)
+    assert none.select("wins", "losses", "ties").row(0) == (None, None, None)
+
+
+def counts(frame: pl.DataFrame, metric: fe.Metric, **options) -> list[int]:
+    rows = frame.eval.compare(metric, **ROLES, **options)
+    return list(rows.select("wins", "losses", "ties").row(0))
+
+
+@pytest.mark.parametrize("metric", [fe.mean, fe.rate])
+def test_wins_do_not_depend_on_weights(metric) -> None:
+    uneven = FRAME.with_columns(w=0.05 + (pl.col("id") % 7) ** 2)
+    expected = counts(FRAME, fe.rate("correct"))
+    assert counts(uneven, metric("correct"), weight="w") == expected
+
+
+@pytest.mark.parametrize("metric", [fe.mean, fe.rate])
+def test_wins_with_trials_are_of_the_means_of_examples(metric) -> None:
+    rng = np.random.default_rng(4)
+    trials = FRAME.join(pl.DataFrame({"trial": [0, 1, 2]}), how="cross").with_columns(
+        x=pl.Series(rng.integers(0, 2, 3 * FRAME.height))
+    )
+    for frame in (trials, trials.filter((pl.col("trial") < 2) | (pl.col("id") % 2 == 0))):
+        sums = frame.group_by("model", "id").agg(pl.col("x").sum()).sort("id")
+        new, old = (sums.filter(model=name)["x"].to_numpy() for name in ("new", "old"))
+        expected = [(new > old).sum(), (new < old).sum(), (new == old).sum()]
+        assert counts(frame, metric("x"), trial="trial") == expected
+
+
+def test_wins_of_values_around_zero_and_of_complete_examples() -> None:
+    """Equal values are ties however small their mean, and dropped examples are none."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=N) * 1000
+    frame = FRAME.sort("model", "id").with_columns(x=pl.Series(np.tile(x - x.mean(), 2)))
+    assert counts(frame, fe.mean("x")) == [0, 0, N]
+    holes = frame.with_columns(x=pl.when((pl.col("id") > 9) | (pl.col("model") == "old")).then("x"))
+    assert counts(holes, fe.mean("x"), missing="drop") == [0, 0, N - 10]
+
+
+def test_a_row_per_class() -> None:
+    metric = fe.f1("label", "pred", average=None)
+    result = FRAME.eval.compare(metric, **ROLES)
+    label = wide("label")[0]
+    new, old = (f1_score(label, pred, average=None) for pred in wide("pred")[:2])
+    assert result["class"].to_list() == [0, 1]
+    np.testing.assert_allclose(result["difference"], new - old, rtol=1e-12)
+
+
+def test_any_layout_of_slices_is_the_filtered_frame() -> None:
+    """Each, cube, named conditions and the whole: every row as if its slice were the frame."""
+    frame = FRAME.with_columns(part=pl.col("id") % 2)
+    alone = {}
+    for lang in ("de", "fr", "sw"):
+        alone["lang", lang] = frame.filter(lang=lang)
+        for part in (0, 1):
+            alone["lang, part", f"{lang}, {part}"] = frame.filter(lang=lang, part=part)
+    for part in (0, 1):
+        alone["part", str(part)] = frame.filter(part=part)
+    alone["long", "true"] = frame.filter(pl.col("id") > 100)
+    alone["overall", "all"] = frame
+    metrics = [fe.rate("correct"), fe.mean("cost")]
+    layouts = [fe.cube("lang", "part", depth=2), fe.where(long=fe.col("id") > 100)]
+    layouts.append(fe.each("lang", "part"))
+    seen = set()
+    for layout in layouts:
+        result = frame.eval.compare(*metrics, by=layout, overall=True, cluster="doc", **ROLES)
+        for key, rows in result.group_by("slice", "value"):
+            seen.add(key)
+            expected = alone[key].eval.compare(*metrics, cluster="doc", **ROLES)
+            numbers = [c for c in expected.columns if c != "p_adjusted"]
+            assert_frame_equal(rows.select(numbers), expected.select(numbers), abs_tol=1e-12)
+    assert seen == set(alone)
+
+
+def test_examples_and_trials_of_several_columns() -> None:
+    apart = FRAME.with_columns(local=pl.col("id") // 3)
+    expected = FRAME.eval.compare(*METRICS, **ROLES)
+    found = apart.eval.compare(*METRICS, **{**ROLES, "example": ["lang", "local"]})
+    assert_frame_equal(found, expected, abs_tol=1e-12)
+
+
+def test_trials_within_clusters() -> None:
+    """Unequal trials: the means of the examples, in their clusters."""
+    rng = np.random.default_rng(3)
+    trials = FRAME.join(pl.DataFrame({"trial": [0, 1, 2]}), how="cross").with_columns(
+        x=pl.Series(rng.normal(size=3 * FRAME.height)) + pl.col("score")
+    )
+    uneven = trials.filter((pl.col("trial") < 2) | (pl.col("id") % 2 == 0))
+    row = uneven.eval.compare(fe.mean("x"), trial="trial", cluster="doc", method="cr1", **ROLES)
+    means = uneven.group_by("model", "id", "doc").agg(pl.col("x").mean())
+    expected = means.eval.compare(fe.mean("x"), cluster="doc", method="cr1", **ROLES)
+    for name in ("difference", "std_error", "p_value", "clusters", "n"):
+        assert row[name].item() == pytest.approx(expected[name].item(), rel=1e-10)
+    # Without clusters the example is the unit, not the trial.
+    row = uneven.eval.compare(fe.mean("x"), trial="trial", method="cr1", **ROLES)
+    assert row["clusters"].item() == N
+
+
+def many_systems() -> pl.DataFrame:
+    """Four systems, two of which miss rows and two of which miss values."""
+    rng = np.random.default_rng(12)
+    frames = []
+    for k, name in enumerate("abcd"):
+        kept = rng.random(N) < (0.8 if k % 2 else 1.0)
+        one = FRAME.filter(model="old").sort("id").filter(pl.Series(kept))
+        frames.append(
+            one.with_columns(
+                model=pl.lit(name),
+                pred=pl.Series(rng.integers(0, 2, one.height)),
+                score=pl.col("score") + pl.Series(rng.normal(size=one.height)),
+                correct=pl.when(pl.Series(rng.random(one.height)) > 0.1 * (k > 1)).then("correct"),
+            )
+        )
+    return pl.concat(frames).sample(fraction=1, shuffle=True, seed=2)
+
+
+@pytest.mark.parametrize("batch", [1, 10**6])
+@pytest.mark.parametrize("options", [{}, {"cluster": "doc"}, {"by": fe.each("lang")}])
+def test_all_pairs_are_the_pairs_one_by_one(batch, options, monkeypatch) -> None:
+    monkeypatch.setattr("frame_eval.verbs.compare._BATCH", batch)
+    frame = many_systems()
+    roles = {"system": "model", "example": "id", "unmatched": "drop", "missing": "drop"}
+    together = frame.eval.compare(*METRICS[:4], **roles, **options)
+    for b, a in combinations("abcd", 2):
+        pair = frame.filter(pl.col("model").is_in([a, b]))
+        alone = pair.eval.compare(*METRICS[:4], baseline=b, **roles, **options)
+        found = together.filter(system=a, baseline=b)
+        assert_frame_equal(
+            found.drop("p_adjusted"), alone.drop("p_adjusted"), rel_tol=1e-10, abs_tol=1e-12
+        )
+
+
+def test_pairs_with_nothing_in_common_among_others() -> None:
+    """One pair without a common example is refused, even where the others have some."""
+    frame = many_systems()
+    apart = frame.filter(pl.col("model").is_in(["a", "b"]) == (pl.col("id") < 150))
+    with pytest.raises(fe.EvalError, match=r"'c' and 'a' have no example in common"):
+        apart.eval.compare(
+            fe.mean("cost"), system="model", example="id", unmatched="drop", baseline="a"
+        )
+
+
+def test_unmatched_examples_are_noted_in_their_slice() -> None:
+    part = FRAME.filter((pl.col("model") == "old") | (pl.col("lang") != "de") | (pl.col("id") > 30))
+    rows = part.eval.compare(fe.rate("correct"), by="lang", unmatched="drop", **ROLES)
+    assert rows["note"].to_list() == ["89 of 100 examples in common", None, None]
+    assert rows["n"].to_list() == [89, 100, 100]
+
+
+def test_missing_counts_as_the_worst_value() -> None:
+    holes = (pl.col("id") < 20) & (pl.col("model") == "new")
+    frame = FRAME.with_columns(correct=pl.when(~holes).then("correct"))
+    row = frame.eval.compare(fe.rate("correct"), missing="worst", **ROLES).row(0, named=True)
+    filled = frame.with_columns(pl.col("correct").fill_null(0))
+    expected = filled.eval.compare(fe.rate("correct"), **ROLES).row(0, named=True)
+    assert row == {**expected, "missing": 20}
+
+
+def test_families() -> None:
+    """A p-value that the data could not give counts as 1; ``family`` says what is one family."""
+    lonely = FRAME.with_columns(
+        doc=pl.when(pl.col("lang") == "sw")
+        .then(-1)
+        .otherwise(pl.col("doc") + 100 * (pl.col("id") % 3))
+    )
+    frame = pl.concat(
+        [
+            lonely,
+            lonely.filter(model="new").with_columns(
+                model=pl.lit("third"), cost=pl.col("cost") * 1.3
+            ),
+        ]
+    )
+    options = {**ROLES, "by": "lang", "cluster": "doc"}
+    rows = frame.eval.compare(fe.mean("cost"), **options)
+    assert rows.filter(lang="sw")["p_value"].null_count() == 2
+    expected = multipletests(rows["p_value"].fill_null(1.0), method="holm")[1]
+    expected = np.where(rows["p_value"].is_null(), np.nan, expected)
+    found = rows["p_adjusted"].fill_null(np.nan)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    rows = frame.eval.compare(fe.mean("cost"), family="lang", adjust="bonferroni", **options)
+    doubled = (2 * rows["p_value"]).clip(upper_bound=1.0)
+    assert_series_equal(rows["p_adjusted"], doubled, check_names=False)
+    plain = frame.eval.compare(fe.mean("cost"), adjust=None, **options)
+    assert_series_equal(plain["p_adjusted"], plain["p_value"], check_names=False)
+
+
+INTERVALS = [
+    ({}, ["auto", "t", "cr0", "cr1", "cr2"]),
+    ({"cluster": "doc"}, ["auto", "cr0", "cr1", "cr2"]),
+    ({"paired": False, "example": None}, ["auto", "unpooled", "t", "cr1"]),
+]
+
+
+@pytest.mark.parametrize(("options", "methods"), INTERVALS)
+@pytest.mark.parametrize("level", [0.5, 0.8])
+def test_every_method_agrees_with_its_interval(options, methods, level) -> None:
+    frame = pl.concat(
+        long_frame(seed, 40, 8).with_columns(pl.col("id", "doc") + 100 * seed, seed=pl.lit(seed))
+        for seed in range(40)
+    )
+    for method in methods:
+        rows = frame.eval.compare(
+            fe.rate("correct"), method=method, level=level, by="seed", **{**ROLES, **options}
+        ).drop_nulls("ci_low")
+        outside = (rows["ci_low"] > 0) | (rows["ci_high"] < 0)
+        assert (outside == (rows["p_value"] < 1 - level)).all()
+        assert 0 < outside.sum() < rows.height
+
+
+@pytest.mark.parametrize("options", [{}, {"cluster": "doc"}, {"weight": "w", "by": "lang"}])
+def test_row_order_does_not_matter(options) -> None:
+    expected = FRAME.eval.compare(*METRICS, **ROLES, **options)
+    for seed in (1, 2):
+        shuffled = FRAME.sample(fraction=1, shuffle=True, seed=seed)
+        found = shuffled.eval.compare(*METRICS, **ROLES, **options)
+        assert_frame_equal(found, expected, rel_tol=1e-12, abs_tol=1e-14)
+
+
+@pytest.mark.parametrize("options", [{"by": "lang"}, {"cluster": "doc"}, {"weight": "w"}])
+def test_every_engine_gives_the_same(engine, options) -> None:
+    expected = FRAME.eval.compare(*METRICS, **ROLES, **options)
+    found = fe.compare(engine(FRAME), *METRICS, **ROLES, **options)
+    if isinstance(found, pd.DataFrame):
+        assert list(found.index) == list(range(len(found)))
+        found = pl.from_pandas(found).cast(expected.schema)
+    assert_frame_equal(found, expected, rel_tol=1e-12, abs_tol=1e-14)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    table=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=25
+    ),
+    level=st.floats(0.5, 0.999),
+    clustered=st.booleans(),
+)
+def test_symmetries_of_small_tables(table, level, clustered) -> None:
+    a, b, doc = (np.array(column) for column in zip(*table, strict=True))
+    n = len(a)
+    frame = pl.DataFrame(
+        {
+            "model": ["a"] * n + ["b"] * n,
+            "id": [*range(n)] * 2,
+            "doc": np.tile(doc, 2),
+            "x": np.concatenate([a, b]),
+        }
+    )
+    options = {"system": "model", "example": "id", "level": level}
+    options |= {"cluster": "doc"} if clustered else {}
+    one, other = (
+        frame.eval.compare(fe.rate("x"), baseline=base, **options).row(0, named=True)
+        for base in ("a", "b")
+    )
+    assert one["difference"] == pytest.approx((b - a).mean(), abs=1e-15)
+    assert one["difference"] == -other["difference"]
+    assert (one["wins"], one["losses"]) == (other["losses"], other["wins"])
+    assert one["wins"] + one["losses"] + one["ties"] == n == one["n"]
+    assert one["p_value"] == other["p_value"]
+    if one["ci_low"] is None:
+        assert one["note"]
+        return
+    assert (one["ci_low"], one["ci_high"]) == (-other["ci_high"], -other["ci_low"])
+    assert one["ci_low"] < one["ci_high"]
+    outside = one["ci_low"] > 0 or one["ci_high"] < 0
+    assert outside == (one["p_value"] < 1 - level)

@@ -216,6 +216,113 @@ def test_pandas_keys_keep_their_dtype() -> None:
     assert result["estimate"].tolist() == [0.0, 0.5]
 
 
+RESULT = ["n", "estimate", "level", "method", "note", "metric", "class", "clusters"]
+
+
+def test_columns_called_like_results_stay_out_of_the_result() -> None:
+    frame = pd.DataFrame({"kind": ["x", "y"], "guess": ["x", "x"], "s": ["a", "b"]})
+    frame = frame.assign(**{name: pd.Categorical([3, 4]) for name in (*RESULT, "value", "slice")})
+    metrics = [fe.accuracy("kind", "guess"), fe.f1("kind", "guess", average=None)]
+    for options in ({}, {"by": "s"}, {"by": fe.each("s"), "overall": True}):
+        plain = frame[["kind", "guess", "s"]].eval.summary(*metrics, **options)
+        pd.testing.assert_frame_equal(frame.eval.summary(*metrics, **options), plain)
+
+
+def test_systems_in_pandas_comparisons_keep_their_dtype() -> None:
+    model = pd.Categorical(["x", "x", "y", "y"], categories=["y", "x"])
+    frame = pd.DataFrame({"model": model, "id": [1, 2, 1, 2], "ok": [1, 0, 1, 1]})
+    frame["system"] = [1.0, 2.0, 3.0, 4.0]
+    result = frame.eval.compare(fe.rate("ok"), system="model", example="id", baseline="x")
+    assert result["system"].dtype == result["baseline"].dtype == frame["model"].dtype
+    assert result["baseline"].tolist() == ["x"]
+
+
+PANDAS_KEYS = {
+    "interval": pd.cut([1, 2, 9, 9], 2),
+    "period": pd.PeriodIndex(["2020-02", "2020-01", None, None], freq="M").to_series().array,
+    "timedelta": pd.to_timedelta([2, 1, None, None], unit="D"),
+    "dates": pd.Series([dt.date(2026, 1, 5), dt.date(2026, 1, 2), None, None], dtype=object),
+    "objects": pd.Series([True, False, None, None], dtype=object),
+    "int category": pd.Categorical([10, 2, None, None], categories=[10, 3, 2]),
+}
+
+
+@pytest.mark.parametrize("kind", PANDAS_KEYS)
+def test_pandas_keys_come_back_as_they_were(kind) -> None:
+    frame = pd.DataFrame({"key": PANDAS_KEYS[kind], "ok": [1, 0, 1, 1]})
+    result = frame.eval.summary(fe.rate("ok"), by="key")
+    assert result["n"].tolist() == ([2, 2] if kind == "interval" else [1, 1, 2])
+    assert set(result["key"].dropna()) == set(frame["key"].dropna())
+    if kind != "timedelta":  # its unit is that of Arrow
+        assert result["key"].dtype == frame["key"].dtype
+
+
+def test_integers_that_fit_nowhere_are_refused() -> None:
+    frame = pd.DataFrame({"key": pd.Series([2**200, 1], dtype=object), "ok": [1, 0]})
+    with pytest.raises(fe.ColumnError, match="'key'"):
+        frame.eval.summary(fe.rate("ok"), by="key")
+
+
+def test_sparse_columns_are_read() -> None:
+    frame = pd.DataFrame({"x": pd.arrays.SparseArray([1.0, 0.0, 0.0, 0.0])})
+    assert frame.eval.summary(fe.mean("x"))["estimate"].item() == 0.25
+
+
+TEXTLESS: dict[str, tuple[list[Any], list[str | None]]] = {
+    "duration": ([dt.timedelta(1), dt.timedelta(2)], ["1 day, 0:00:00", "2 days, 0:00:00"]),
+    "list": ([[1], [2]], ["[1]", "[2]"]),
+    "bytes": ([b"a", b"\xff"], ["b'a'", r"b'\xff'"]),
+    "zeros": ([-0.0, 0.0], ["0.0"]),
+    "nulls": ([None, None], [None]),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTLESS)
+def test_every_key_has_a_text_when_stacked(kind) -> None:
+    values, text = TEXTLESS[kind]
+    frame = pl.DataFrame({"key": values, "ok": [1, 0]})
+    result = frame.eval.summary(fe.rate("ok"), by=fe.each("key"))
+    assert result["value"].to_list() == text
+
+
+def test_wide_integers_are_keys() -> None:
+    for dtype, most in ((pl.Int128, 2**100), (pl.UInt64, 2**64 - 1), (pl.Int64, 2**63 - 1)):
+        frame = pl.DataFrame({"key": pl.Series([most, 5], dtype=dtype), "ok": [1, 0]})
+        result = frame.eval.summary(fe.rate("ok"), by="key")
+        assert result["key"].to_list() == [5, most]
+        assert result["key"].dtype == dtype
+
+
+def test_a_column_of_nulls_is_all_missing(engine) -> None:
+    frame = pl.DataFrame({"ok": [1, 0], "kind": ["a", "b"]})
+    frame = frame.with_columns(none=pl.Series([None, None], dtype=pl.Null))
+    metrics = [fe.rate("none"), fe.mean("none"), fe.precision("ok", "none")]
+    metrics += [fe.accuracy("ok", "none"), fe.cohen_kappa("ok", "none"), fe.roc_auc("ok", "none")]
+    result = polars_of(fe.of(engine(frame)).summary(*metrics, missing="drop"))
+    assert result["missing"].to_list() == [2] * len(metrics)
+    assert result["estimate"].null_count() == len(metrics)
+
+
+def test_text_and_a_column_of_nulls_can_be_compared() -> None:
+    frame = pl.DataFrame({"kind": ["a", "b"], "none": pl.Series([None, None], dtype=pl.Null)})
+    metrics = [fe.accuracy("kind", "none"), fe.cohen_kappa("kind", "none")]
+    metrics += [fe.precision("kind", "none", positive="a")]
+    for other in (frame, frame.lazy(), frame.to_pandas()):
+        result = polars_of(other.eval.summary(*metrics, missing="drop"))
+        assert result["missing"].to_list() == [2, 2, 2]
+        assert result["estimate"].null_count() == 3
+
+
+def test_metrics_asked_together_say_what_they_say_alone() -> None:
+    # Problem 1 has three attempts and problem 2 has two.
+    frame = pl.DataFrame({"id": [1, 1, 1, 2, 2], "t": [0, 1, 2, 0, 1], "ok": [1, 0, 0, 1, 1]})
+    metrics = [fe.rate("ok"), fe.pass_at_k("ok", 1), fe.pass_at_k("ok", 2)]
+    together = frame.eval.summary(*metrics, example="id", trial="t")
+    alone = [frame.eval.summary(one, example="id", trial="t") for one in metrics]
+    assert_frame_equal(together, pl.concat(alone))
+    assert together["estimate"].to_list() == pytest.approx([2 / 3, 2 / 3, 5 / 6])
+
+
 def test_named_index_levels_are_columns_too() -> None:
     frame = pd.DataFrame({"ok": [1, 0, 1, 1]})
     frame.index = pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["model", "id"])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import duckdb
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import frame_eval as fe
@@ -201,6 +202,60 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
     "two pandas columns of one name": (
         lambda: pd.DataFrame([[1, 0], [0, 1]], columns=["ok", "ok"]).eval.summary(fe.rate("ok")),
         ["more than one column", "'ok'"],
+    ),
+    "two Arrow columns of one name": (
+        lambda: fe.of(pa.table([[1, 0], [0, 1]], names=["ok", "ok"])).summary(fe.rate("ok")),
+        ["more than one column", "'ok'"],
+    ),
+    "column called like a pattern": (
+        lambda: pl.DataFrame({"^a$": [1], "a": [0]}).eval.summary(fe.rate("^a$")),
+        ["'^a$'", "pattern", "rename"],
+    ),
+    "all columns": (
+        lambda: pl.DataFrame({"*": [1], "a": [0]}).eval.summary(RATE, by="*"),
+        ["'*'", "pattern"],
+    ),
+    "number for a key": (lambda: DF.eval.summary(RATE, by=5), ["text, not 5"]),
+    "number for a weight": (lambda: DF.eval.summary(RATE, weight=5), ["5 is not a column"]),
+    "series for a column": (lambda: fe.mean(DF["n"]), ["a Series is not a column", "name"]),
+    "array for a condition": (lambda: fe.where(a=[True]), ["a list is not a column"]),
+    "column of a neutral expression": (
+        lambda: DF.eval.summary(fe.mean(fe.col("nope") + 1)),
+        ["expression", "nope"],
+    ),
+    "column of an expression on DuckDB": (
+        lambda: fe.of(duckdb.from_arrow(DF.to_arrow())).summary(fe.mean(fe.col("nope") + 1)),
+        ["expression", "not there", "'label'"],
+    ),
+    "column of an expression on pandas": (
+        lambda: DF.to_pandas().eval.summary(fe.mean(pl.col("nope") + 1)),
+        ["'nope' is not a column", "'label'"],
+    ),
+    "expression of the wrong type": (
+        lambda: DF.eval.summary(fe.mean(pl.col("lang") + 1)),
+        ["does not fit", "str"],
+    ),
+    "expression of many columns": (
+        lambda: DF.eval.summary(fe.mean(pl.all())),
+        ["more than one column"],
+    ),
+    "key of Python objects": (
+        lambda: pl.DataFrame({"k": pl.Series([object()], dtype=pl.Object), "ok": [1]}).eval.summary(
+            fe.rate("ok"), by="k"
+        ),
+        ["'k'", "objects"],
+    ),
+    "null in one of two ids": (
+        lambda: DF.eval.summary(RATE, example=["id", "doc"], trial="model"),
+        ["'doc'", "1 null"],
+    ),
+    "null ids": (
+        lambda: DF.with_columns(id=None).eval.summary(RATE, example="id"),
+        ["'id'", "6 null"],
+    ),
+    "nothing but nulls": (
+        lambda: pl.DataFrame({"ok": [None, None]}).eval.summary(fe.rate("ok")),
+        ["2 rows", "'ok'", "missing='drop'"],
     ),
     "each without columns": (lambda: fe.each(), ["at least one"]),
     "cube too deep": (lambda: fe.cube("a", "b", depth=3), ["depth", "1 and 2"]),

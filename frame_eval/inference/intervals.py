@@ -58,6 +58,11 @@ class Intervals:
     note: Texts
 
 
+def shown(value: float, digits: int) -> str:
+    """A number for a method's name; one last bit more or less never changes its text."""
+    return f"{round(float(value), 9):.{digits}g}"
+
+
 def choose(metric: Metric, interval: Interval) -> str | None:
     """The method for a metric: what ``"auto"`` means, and a clear no to what can not be."""
     name = metric.name
@@ -136,10 +141,12 @@ def _proportion(
         texts[i] = method
         kind = "cluster CR2" if grouped[i] else "CR2"
         if extreme[i]:
-            texts[i] = f"{method}, {kind} (n_eff={size[i]:.4g})"
+            texts[i] = f"{method}, {kind} (n_eff={shown(size[i], 4)})"
             notes[i] = "all alike: the data can not show how clusters correlate"
         elif adjusted[i]:
-            texts[i] = f"{method}, {kind} (n_eff={effective[i]:.4g}, df={variance.df[i]:.3g})"
+            texts[i] = (
+                f"{method}, {kind} (n_eff={shown(effective[i], 4)}, df={shown(variance.df[i], 3)})"
+            )
         if one[i]:
             texts[i], notes[i] = "", "one cluster: no error can be estimated"
         elif effective[i] * min(p[i], 1 - p[i]) < FEW_FAILURES and not extreme[i]:
@@ -186,8 +193,8 @@ def _size(bounds: Any, estimate: Floats) -> Floats:
 
 def _name(method: str, df: float, grouped: bool) -> str:
     if method in ("cr0", "cr1") or grouped:
-        return f"cluster {method.upper()} t(df={df:.3g})"
-    return f"t(df={df:.4g})"
+        return f"cluster {method.upper()} t(df={shown(df, 3)})"
+    return f"t(df={shown(df, 4)})"
 
 
 def _on_scale(bounds: Any, estimate: Floats, error: Floats, quantile: Floats) -> Any:
@@ -232,7 +239,9 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
         if upper <= size:
             high[i] = _order_statistic(sums, upper / size)
         texts[i] = (
-            "order statistics" if size == found.n[i] else f"order statistics (n_eff={size:g})"
+            "order statistics"
+            if size == found.n[i]
+            else f"order statistics (n_eff={shown(size, 6)})"
         )
         if not (np.isfinite(low[i]) and np.isfinite(high[i])):
             notes[i] = "too few rows for both limits"

@@ -10,8 +10,8 @@ import scipy
 
 from frame_eval.errors import EvalError
 from frame_eval.inference import pairs
-from frame_eval.inference.intervals import SANDWICH, Texts
-from frame_eval.inference.linear import Linear, Sample
+from frame_eval.inference.intervals import SANDWICH, Texts, shown
+from frame_eval.inference.linear import Linear, Sample, added
 from frame_eval.inference.variance import Variance, cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import is_mean
@@ -127,7 +127,6 @@ def paired(
     a, b = split(_in_units(metric, found))
     both = Pairs(a, b, a.group, cluster_of[a.unit])
     joint = _joint(both, scale)
-    value = joint.estimate
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         binary = _is_binary(metric, both) & ~grouped & (scale == 1 and not found.weighted)
@@ -135,10 +134,12 @@ def paired(
         kind = method if method in SANDWICH else "cr2"
         variance = SANDWICH[str(kind)](joint)
         result = _by_t(joint, variance, str(kind), level, grouped)
-        counts = _counts(metric, both, len(value))
-        result = replace(result, wins=counts[0], losses=counts[1], ties=counts[2])
+        higher, lower, ties = _counts(metric, both)
         if method in ("auto", *BINARY):
-            result = _by_score(result, "score" if method == "auto" else str(method), level, binary)
+            counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
+            result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
+        wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
+        result = replace(result, wins=wins, losses=losses, ties=ties)
     return result if method is not None else _without_test(result)
 
 
@@ -173,50 +174,57 @@ def _joint(both: Pairs, scale: float) -> Linear:
     """The difference of influences by cluster, as a linearisation of its own."""
     a, b = both.a, both.b
     slices = len(a.estimate)
-    order = np.lexsort((both.cluster, both.slice))
-    group, cluster = both.slice[order], both.cluster[order]
-    new = np.ones(len(order), bool)
-    new[1:] = (group[1:] != group[:-1]) | (cluster[1:] != cluster[:-1])
-    starts = np.flatnonzero(new)
-    samples, sizes = [], np.zeros(len(starts))
+    group, cluster, place = _clusters(both)
+
+    def by_cluster(values: Floats) -> Floats:
+        return added(place, values, len(group))
+
+    samples, sizes = [], np.zeros(len(group))
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
-        step = (of_a.influence - scale * of_b.influence)[order]
-        size = ((of_a.size > 0) | (of_b.size > 0)).astype(float)[order]
-        share = np.add.reduceat((of_a.share + of_b.share)[order] / 2, starts)
-        influence, rows = np.add.reduceat(step, starts), np.add.reduceat(size, starts)
+        step = of_a.influence - scale * of_b.influence
+        influence = by_cluster(step)
+        rows = by_cluster(np.where((of_a.size > 0) | (of_b.size > 0), 1.0, 0.0))
         between = influence**2 / np.maximum(rows, 1.0)
-        within = np.bincount(group, step**2, slices) - np.bincount(group[starts], between, slices)
+        within = added(both.slice, step**2, slices) - added(group, between, slices)
+        repeated = np.bincount(group, rows > 1, slices) > 0
         samples.append(
             Sample(
                 influence,
                 influence**2,
-                share,
+                by_cluster((of_a.share + of_b.share) / 2),
                 rows,
                 (rows > 0).astype(float),
-                np.where(
-                    np.bincount(group[starts], rows > 1, slices) > 0, np.maximum(within, 0), 0
-                ),
+                np.where(repeated, np.maximum(within, 0), 0),
             )
         )
-        sizes = sizes + rows
+        sizes += rows
     return replace(
         a,
         estimate=a.estimate - scale * b.estimate,
-        n=np.bincount(group[starts], sizes, slices).astype(float),
-        clusters=np.bincount(group[starts], sizes > 0, slices).astype(float),
+        n=added(group, sizes, slices),
+        clusters=added(group, np.where(sizes > 0, 1.0, 0.0), slices),
         missing=a.missing + b.missing,
-        group=group[starts],
-        unit=cluster[starts],
+        group=group,
+        unit=cluster,
         samples=tuple(samples),
     )
 
 
-def _hits(system: Linear) -> Floats:
-    """Hits of every example, recovered from its influence on the share."""
-    sample = system.samples[0]
-    share = system.share[system.group]
-    hits: Floats = sample.influence * system.n[system.group] + share * sample.size
-    return np.round(hits)
+def _clusters(both: Pairs) -> tuple[Ints, Ints, Ints]:
+    """The slice and cluster of every cluster that there is, in order; and where each example is."""
+    size = int(both.cluster.max(initial=0)) + 1
+    key = both.slice * size + both.cluster
+    if (key[1:] > key[:-1]).all():
+        return both.slice, both.cluster, np.arange(len(key))
+    span = int(key.max(initial=0)) + 1
+    if span <= 4 * len(key) + 1000:
+        # Marking the keys that occur spares the sort where most of them do.
+        there = np.zeros(span, bool)
+        there[key] = True
+        distinct, place = np.flatnonzero(there), (np.cumsum(there) - 1)[key]
+    else:
+        distinct, place = np.unique(key, return_inverse=True)
+    return distinct // size, distinct % size, place
 
 
 def _is_binary(metric: Metric, both: Pairs) -> Any:
@@ -241,26 +249,32 @@ def _check_method(metric: Metric, method: Method, grouped: Any, binary: Any) -> 
         raise EvalError("method='t' takes examples as independent; with clusters use 'cr2'")
 
 
-def _counts(metric: Metric, both: Pairs, slices: int) -> Floats:
-    """Examples on which system 0 is better, worse and equal, where single examples have a value."""
-    a, b = both.a, both.b
-    if metric.proportion is not None and metric.proportion.map is None:
-        differ = both.a.samples[0].size != both.b.samples[0].size
-        step = _hits(a) - _hits(b)
-        valid = np.bincount(both.slice, differ, slices) == 0
-        inside = a.samples[0].size > 0
-    elif is_mean(metric):
-        n = a.n[both.slice]
-        step = (a.samples[0].influence - b.samples[0].influence) * n
-        step = step + (a.estimate - b.estimate)[both.slice]
-        step[np.abs(step) < 1e-12 * np.abs(a.estimate + b.estimate)[both.slice]] = 0.0
-        valid, inside = ~(a.weighted | (a.n != b.n)), np.ones(len(step), bool)
-    else:
+def _counts(metric: Metric, both: Pairs) -> Floats:
+    """Examples with a higher value for system 0, a lower and an equal one, by slice.
+
+    NaN where single examples have no value, or one for one system only.
+    """
+    slices = len(both.a.estimate)
+    share = metric.proportion is not None and metric.proportion.map is None
+    if not (share or is_mean(metric)):
         return np.full((3, slices), np.nan)
-    if metric.better == "lower":
-        step = -step
-    counts = [np.bincount(both.slice, inside & k, slices) for k in (step > 0, step < 0, step == 0)]
-    return np.where(valid, np.array(counts, float), np.nan)
+    size_a, size_b = both.a.samples[0].size, both.b.samples[0].size
+    a, b = _values(both.a), _values(both.b)
+    # The values come back from influences, with rounding in their last digits.
+    centre = (np.abs(both.a.estimate) + np.abs(both.b.estimate))[both.slice]
+    same = np.abs(a - b) <= 1e-12 * (np.abs(a) + np.abs(b) + centre)
+    kinds = ((a > b) & ~same, (a < b) & ~same, same)
+    counts = np.array([np.bincount(both.slice, (size_a > 0) & k, slices) for k in kinds], float)
+    # Of a precision or recall, different examples are the denominator of each system.
+    differ = size_a != size_b if share else (size_a > 0) != (size_b > 0)
+    return np.where(np.bincount(both.slice, differ, slices) == 0, counts, np.nan)
+
+
+def _values(system: Linear) -> Floats:
+    """The value of every example, recovered from its influence; NaN where it has no weight."""
+    sample = system.samples[0]
+    values: Floats = sample.influence / sample.share + system.estimate[system.group]
+    return values
 
 
 def _by_t(joint: Linear, variance: Variance, kind: str, level: float, grouped: Any) -> Difference:
@@ -281,7 +295,7 @@ def _by_t(joint: Linear, variance: Variance, kind: str, level: float, grouped: A
             notes[i] = "one cluster: no error can be estimated"
         else:
             name = f"cluster {kind.upper()} t" if grouped[i] or kind in ("cr0", "cr1") else "t"
-            texts[i] = f"paired {name}(df={variance.df[i]:.4g})"
+            texts[i] = f"paired {name}(df={shown(variance.df[i], 4)})"
     nothing = np.full(len(value), np.nan)
     return Difference(
         value,
@@ -299,9 +313,10 @@ def _by_t(joint: Linear, variance: Variance, kind: str, level: float, grouped: A
     )
 
 
-def _by_score(found: Difference, method: str, level: float, binary: Any) -> Difference:
-    """McNemar's test in the slices where it is the right one."""
-    b, c, n = (np.where(binary, x, np.nan) for x in (found.wins, found.losses, found.n))
+def _by_score(
+    found: Difference, method: str, level: float, b: Floats, c: Floats, n: Floats
+) -> Difference:
+    """McNemar's test in the slices that have counts of discordant pairs."""
     low, high = np.full(len(b), np.nan), np.full(len(b), np.nan)
     if method == "score":
         p = pairs.mcnemar_score(b, c)[1]
@@ -312,7 +327,7 @@ def _by_score(found: Difference, method: str, level: float, binary: Any) -> Diff
         p = pairs.mcnemar_midp(b, c)
     else:
         p = pairs.mcnemar_corrected(b, c)[1]
-    use = binary & (found.n > 0)
+    use = n > 0
     name = {
         "score": "McNemar score, Tango",
         "exact": "McNemar exact",

@@ -56,13 +56,7 @@ def _required(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -
 def explain(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> None:
     """Raise for the rows that :func:`flags` found, naming column, count and what to do."""
     _explain_weight(prepared)
-    for name, alias in {**prepared.units, **prepared.examples}.items():
-        nulls = count(prepared.frame, nw.col(alias).is_null())
-        if nulls:
-            raise EvalError(
-                f"column {name!r} names what was sampled independently and has {nulls} null rows; "
-                "fill or drop them first"
-            )
+    explain_ids(prepared)
     for alias in _used(prepared, metrics):
         given, columns, invalid = prepared.invalid[alias]
         if invalid is not None and count(prepared.frame, invalid.fill_null(False)):
@@ -70,6 +64,17 @@ def explain(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> 
     for alias in _required(prepared, metrics, missing):
         _explain_nulls(prepared, alias, missing)
     raise EvalError("the frame changed while it was read")
+
+
+def explain_ids(prepared: Prepared) -> None:
+    """Raise where an example or a cluster has no name."""
+    for name, alias in {**prepared.units, **prepared.examples}.items():
+        nulls = count(prepared.frame, nw.col(alias).is_null())
+        if nulls:
+            raise EvalError(
+                f"column {name!r} names what was sampled independently and has {nulls} null rows; "
+                "fill or drop them first"
+            )
 
 
 def _explain_weight(prepared: Prepared) -> None:

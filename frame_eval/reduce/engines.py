@@ -6,7 +6,8 @@ streaming engine; DuckDB and other lazy engines get the group-by pushed down.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as pads
+from pandas.api.types import is_object_dtype
 
 from frame_eval.columns import Source
 from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
@@ -47,19 +49,31 @@ class Scan:
             if isinstance(source, str) or id(source) in named:
                 continue
             name = f"__fe_e{len(named)}"
-            if isinstance(source, nw.Expr):
-                frame = frame.with_columns(source.alias(name))
-            elif self.is_polars:
-                native = nw.to_native(frame).with_columns(source.alias(name))
-                frame = nw.from_native(native)
-            else:
-                raise ColumnError(
-                    f"{source!r} can not be evaluated by {self.frame.implementation}; use fe.col"
-                )
+            frame = self._with_source(frame, source, name)
             named[id(source)] = name
         if not named:
             return self, named
-        return Scan(frame, _schema_of(frame)), named
+        try:
+            return Scan(frame, _schema_of(frame)), named
+        except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
+            raise _misnamed(error) from None
+        except (nw.exceptions.NarwhalsError, pl.exceptions.PolarsError) as error:
+            raise ColumnError(f"an expression does not fit the columns: {_first(error)}") from None
+
+    def _with_source(self, frame: nw.LazyFrame[Any], source: Any, name: str) -> nw.LazyFrame[Any]:
+        if isinstance(source, nw.Expr):
+            try:
+                return frame.with_columns(source.alias(name))
+            except nw.exceptions.ColumnNotFoundError as error:
+                raise _misnamed(error) from None
+        if not self.is_polars:
+            raise ColumnError(
+                f"{source!r} can not be evaluated by {self.frame.implementation}; use fe.col"
+            )
+        if source.meta.has_multiple_outputs():
+            raise ColumnError(f"{source!r} may be more than one column; name one")
+        native: pl.LazyFrame = nw.to_native(frame).with_columns(source.alias(name))
+        return nw.from_native(native)
 
 
 def scan(native: Any, needed: Sequence[str] | None) -> Scan:
@@ -67,6 +81,7 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
     if isinstance(native, pd.DataFrame):
         native = _from_pandas(native, needed)
     elif isinstance(native, (pa.Table, pa.RecordBatch)):
+        _check_unique(native.schema.names, needed)
         native = pl.from_arrow(native)
     elif isinstance(native, pads.Dataset):
         native = pl.scan_pyarrow_dataset(native)
@@ -81,11 +96,17 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
 
 
 def _schema_of(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
-    try:
-        return dict(frame.collect_schema())
-    except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
-        first = str(error).splitlines()[0]
-        raise ColumnError(f"an expression names a column that is not there: {first}") from None
+    return dict(frame.collect_schema())
+
+
+def _misnamed(error: Exception) -> ColumnError:
+    return ColumnError(f"an expression names a column that is not there: {_first(error)}")
+
+
+def _first(error: Exception) -> str:
+    """What an engine says, in one line and without its query plan."""
+    text = str(error).split("\n\nResolved plan", maxsplit=1)[0]
+    return " ".join(line for line in text.splitlines() if line)
 
 
 def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
@@ -95,6 +116,8 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
         if name not in there:
             hint = did_you_mean(name, there)
             raise ColumnError(f"{role} {name!r} is not a column.{hint} Columns: {listing(there)}.")
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 
 
 def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
@@ -106,14 +129,12 @@ def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
     return result
 
 
-def give_back(result: pl.DataFrame, native: Any) -> Any:
-    """A result in the caller's own library: pandas for pandas, Polars for the rest."""
-    if not isinstance(native, pd.DataFrame):
-        return result
+def give_back(result: pl.DataFrame, native: pd.DataFrame, keys: Mapping[str, str]) -> pd.DataFrame:
+    """A result as a pandas frame, its ``keys`` in the dtype of the native column they are from."""
     frame = result.to_pandas()
-    for name in result.columns:
-        dtype = _pandas_dtype(native, name)
-        if dtype is not None and frame[name].dtype != dtype:
+    for name, source in keys.items():
+        dtype = _pandas_dtype(native, source)
+        if dtype is not None and (frame[name].dtype != dtype or is_object_dtype(dtype)):
             frame[name] = _restored(result[name], dtype)
     return frame
 
@@ -121,12 +142,17 @@ def give_back(result: pl.DataFrame, native: Any) -> Any:
 def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
     """A key column in the dtype that it had in the input."""
     if isinstance(dtype, pd.CategoricalDtype):
-        return pd.Series(values.to_list(), dtype=object).astype(dtype)
+        known = {str(value): value for value in dtype.categories}
+        found = [known.get(str(value)) for value in values.to_list()]
+        return pd.Series(found, dtype=object).astype(dtype)
     if values.null_count() and dtype.kind in "iub" and isinstance(dtype, np.dtype):
         return values.to_pandas()
     if isinstance(dtype, pd.ArrowDtype):
         arrow = values.to_arrow().cast(dtype.pyarrow_dtype)
         return pd.Series(pd.arrays.ArrowExtensionArray(arrow))
+    if is_object_dtype(dtype):
+        # Polars would give dates back as time stamps.
+        return pd.Series(values.to_list(), dtype=object)
     return pd.Series(values.to_pandas().astype(dtype))
 
 
@@ -149,10 +175,7 @@ def column_names(native: Any) -> list[str] | None:
 def _from_pandas(native: pd.DataFrame, needed: Sequence[str] | None) -> pl.DataFrame:
     there = column_names(native) or []
     wanted = there if needed is None else [name for name in needed if name in there]
-    if not native.columns.is_unique:
-        twice = native.columns[native.columns.duplicated()].unique().tolist()
-        if set(twice) & set(wanted):
-            raise ColumnError(f"the frame has more than one column named {listing(twice)}")
+    _check_unique(list(native.columns), wanted)
     columns = {}
     for name in wanted:
         series = native[name] if name in native.columns else native.index.get_level_values(name)
@@ -168,18 +191,35 @@ def _from_pandas(native: pd.DataFrame, needed: Sequence[str] | None) -> pl.DataF
     return pl.DataFrame(columns)
 
 
+def _check_unique(there: Sequence[Any], wanted: Sequence[str] | None) -> None:
+    """Raise where one of the wanted names (None: any) is that of two columns."""
+    counts = Counter(there)
+    twice = [name for name, times in counts.items() if times > 1]
+    if twice and (wanted is None or set(twice) & set(wanted)):
+        raise ColumnError(f"the frame has more than one column named {listing(twice)}")
+
+
 def _column(name: str, series: Any) -> pl.Series:
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
+    if isinstance(series.dtype, pd.CategoricalDtype) and _exotic(series.dtype.categories.dtype):
+        # Arrow has no intervals as Polars reads them: their text, as of all categories.
+        series = pd.Series(series).cat.rename_categories(str)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufb":
         return pl.Series(name, series.to_numpy(), nan_to_null=True)
     try:
         array = pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowException, OverflowError) as error:
         kinds = sorted({type(value).__name__ for value in series.dropna().head(1000)})
         raise ColumnError(
             f"column {name!r} holds mixed or unsupported types ({', '.join(kinds)}); "
             f"cast it to one type first [{error}]"
         ) from None
     return pl.Series(name, pl.from_arrow(array))
+
+
+def _exotic(dtype: Any) -> bool:
+    return isinstance(dtype, (pd.IntervalDtype, pd.PeriodDtype))
 
 
 def filtered(native: Any, condition: Source) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
-from frame_eval.columns import Columns, Input, Slices, Source, names
+from frame_eval.columns import Columns, Input, Slices, Source, check_source, names
 from frame_eval.errors import ColumnError, EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import Scan, collect, require
@@ -34,6 +34,8 @@ class Roles:
         weight: Source | None,
     ) -> Roles:
         """The roles as the verbs take them."""
+        if weight is not None:
+            check_source(weight)
         roles = cls(
             tuple(names(system)),
             tuple(names(example)),
@@ -140,13 +142,15 @@ def _resolved(source: Source, named: Mapping[int, str]) -> str:
 
 def _key(name: str, dtype: Any) -> Any:
     """A key column in which null and NaN are one group, and categories are their text."""
+    if dtype == nw.Object:
+        raise ColumnError(f"column {name!r} holds Python objects; cast it to one type first")
     if dtype in (nw.Categorical, nw.Enum) or isinstance(dtype, nw.Enum):
         return nw.col(name).cast(nw.String)
     return nw.col(name).fill_nan(None) if dtype.is_float() else nw.col(name)
 
 
 def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -> None:
-    usual = dtype == nw.Boolean or dtype.is_numeric()
+    usual = dtype in (nw.Boolean, nw.Unknown) or dtype.is_numeric()
     if given.kind == "label" and given.positive is None and not usual:
         raise EvalError(
             f"column {column!r} holds classes {_classes(scan.frame, column)}; name the "

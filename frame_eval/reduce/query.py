@@ -20,11 +20,12 @@ from frame_eval.reduce.units import one_row_per_unit
 
 @dataclass(frozen=True)
 class Query:
-    """A collected group-by, and where each metric's sums are in it."""
+    """A collected group-by, where each metric's sums are in it, and the weight, if there is one."""
 
     frame: pl.DataFrame
     cells: tuple[str, ...]
     places: dict[int, Places]
+    weight: str | None
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def query(
     result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals)
     if bad is not None and (result["__fe_bad"].sum() or 0) > 0:
         explain(prepared, metrics, missing)
-    return Query(result, cells, places)
+    return Query(result, cells, places, prepared.weight)
 
 
 def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:

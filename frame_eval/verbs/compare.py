@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -54,6 +54,8 @@ COLUMNS = (
     "note",
 )
 Unmatched = Literal["raise", "drop"]
+
+_BATCH = 1_000_000  # rows of sums for the pairs that are worked on at once
 
 
 @verb
@@ -162,12 +164,15 @@ def compare(
 
 @dataclass(frozen=True)
 class Contrast:
-    """One metric of one pair of systems, linearised in every slice."""
+    """One metric of some pairs of systems, linearised in every slice of every pair.
+
+    Slices of different pairs are slices of their own here, those of the first pair first.
+    """
 
     position: int
     metric: Metric
     label: Any
-    pair: tuple[int, int]
+    pairs: Sequence[tuple[int, int]]
     linear: Linear
     present: Any
     remarks: list[Any]
@@ -220,13 +225,14 @@ def contrast(
     asked = [*metrics, *_prevalences(metrics)]
     found = reduce(frame, asked, chosen, roles, missing=missing, by_example=paired)
     contrasts: list[Contrast] = []
-    for pair in _pairs(found.systems, baseline):
-        tables = [_pair(table, *pair) for table in found.tables]
-        present = np.bincount(tables[0].slice, minlength=found.shape[0]) > 0
-        notes: list[str] = [""] * len(tables)
+    for pairs in _batches(_pairs(found.systems, baseline), found):
+        tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
+        there = np.bincount(tables[0].slice, minlength=len(pairs) * found.shape[0]) > 0
+        notes: list[Any] = [""] * len(tables)
         if paired:
-            tables, notes = _matched(tables, found, pair, unmatched, missing)
-        contrasts += _contrasts(metrics, replace(found, tables=tables), pair, present, notes)
+            matches = [_matched(table, found, pairs, unmatched, missing) for table in tables]
+            tables, notes = [table for table, _ in matches], [note for _, note in matches]
+        contrasts += _contrasts(metrics, replace(found, tables=tables), pairs, there, notes)
     return Contrasts(found, paired, tuple(contrasts))
 
 
@@ -261,63 +267,115 @@ def _pairs(systems: pl.DataFrame, baseline: Any) -> list[tuple[int, int]]:
     return [(position, at) for position in range(len(values)) if position != at]
 
 
-def _pair(table: Table, a: int, b: int) -> Table:
-    """The rows of two systems, as systems 0 and 1."""
-    rows = (table.system == a) | (table.system == b)
-    part = table.take(rows)
-    return replace(part, system=np.where(part.system == a, 0, 1)).merged()
+def _batches(pairs: list[tuple[int, int]], found: Reduced) -> Iterator[list[tuple[int, int]]]:
+    """The pairs in batches that are worked on at once: as many as some memory holds, or one."""
+    longest = max(len(table.rows) for table in found.tables)
+    size = max(1, _BATCH * found.shape[1] // (2 * longest + 1))
+    return (pairs[i : i + size] for i in range(0, len(pairs), size))
+
+
+def _of_pairs(table: Table, pairs: list[tuple[int, int]], shape: tuple[int, int]) -> Table:
+    """The rows of every pair, as systems 0 and 1 in slices of its own.
+
+    The table is sorted by slice and system: blocks of it put one after the other stay sorted.
+    """
+    slices, systems = shape
+    group = table.slice * systems + table.system
+    ends = np.cumsum(np.bincount(group, minlength=slices * systems))
+    chosen = np.arange(slices)[:, None] * systems + np.array(pairs)[:, None, :]
+    blocks = chosen.ravel()
+    lengths = np.diff(ends, prepend=0)[blocks]
+    shift = ends[blocks] - np.cumsum(lengths)
+    part = table.take(np.arange(lengths.sum()) + np.repeat(shift, lengths))
+    place = np.repeat(np.arange(len(blocks)), lengths)
+    return replace(part, slice=place // 2, system=place % 2)
 
 
 def _matched(
-    tables: list[Table],
+    table: Table,
     found: Reduced,
-    pair: tuple[int, int],
+    pairs: Sequence[tuple[int, int]],
     unmatched: Unmatched,
     missing: Missing,
-) -> tuple[list[Table], list[str]]:
-    """The tables restricted to the examples that both systems have; notes on what was dropped."""
-    matched, notes = [], []
-    size = len(found.cluster_of) if found.cluster_of is not None else 1
-    for given in tables:
-        table = given
-        key = table.slice * size + table.unit
-        first = _distinct(key[table.system == 0])
-        second = _distinct(key[table.system == 1])
-        note = ""
-        if not np.array_equal(first, second):
-            common = np.intersect1d(first, second, assume_unique=True)
-            only = np.setxor1d(first, second, assume_unique=True)
-            if unmatched == "raise" or not len(common):
-                _refuse(found, pair, common, only, size)
-            table = table.take(np.isin(key, common))
-            note = f"{len(common)} of {len(common) + len(only)} examples in common"
-        if missing == "drop":
-            table = _complete(table, size)
-        _check_weights(table, found, size)
-        matched.append(table)
-        notes.append(note)
-    return matched, notes
+) -> tuple[Table, Any]:
+    """The table restricted to the examples that both systems have; notes on what was dropped."""
+    assert found.cluster_of is not None
+    size = len(found.cluster_of)
+    key = table.slice * size + table.unit
+    first, second = (_distinct(key[table.system == side]) for side in (0, 1))
+    note: Any = ""
+    if not np.array_equal(first, second):
+        common = np.intersect1d(first, second, assume_unique=True)
+        only = np.setxor1d(first, second, assume_unique=True)
+        _check_match(found, pairs, (first, second), common, only, unmatched)
+        table = table.take(np.isin(key, common))
+        note = _unmatched_notes(common // size, only // size, len(pairs) * found.shape[0])
+    if missing == "drop":
+        table = _complete(table, size)
+    _check_weights(table, found, size)
+    return table, note
 
 
 def _distinct(key: Any) -> Any:
     return key if (key[1:] > key[:-1]).all() else np.unique(key)
 
 
-def _refuse(found: Reduced, pair: tuple[int, int], common: Any, only: Any, size: int) -> None:
-    assert found.example_ids is not None
-    a, b = (found.systems.row(i) for i in pair)
-    a, b = (value[0] if len(value) == 1 else value for value in (a, b))
-    rows = found.example_ids[np.unique(only % size)[:3]].rows()
-    shown = listing([row[0] if len(row) == 1 else row for row in rows])
-    if not len(common):
-        raise EvalError(
-            f"{a!r} and {b!r} have no example in common (such as {shown}): they can not be paired; "
-            "say paired=False to compare different example sets"
-        )
-    raise EvalError(
-        f"{len(only)} examples were answered by only one of {a!r} and {b!r} (such as {shown}); say "
-        "unmatched='drop' to compare the common ones, or paired=False to compare them unpaired"
+def _unmatched_notes(common: Any, only: Any, slices: int) -> list[str]:
+    both, one = (np.bincount(where, minlength=slices) for where in (common, only))
+    return [
+        f"{b} of {b + o} examples in common" if o else "" for b, o in zip(both, one, strict=True)
+    ]
+
+
+def _check_match(
+    found: Reduced,
+    pairs: Sequence[tuple[int, int]],
+    sides: tuple[Any, Any],
+    common: Any,
+    only: Any,
+    unmatched: Unmatched,
+) -> None:
+    """Raise for the first pair without a common example, or with unmatched ones not asked for."""
+    size = len(found.cluster_of) if found.cluster_of is not None else 1
+    per_pair = found.shape[0] * size
+    shared, lonely = (np.bincount(k // per_pair, minlength=len(pairs)) > 0 for k in (common, only))
+    refused = lonely if unmatched == "raise" else lonely & ~shared
+    if not refused.any():
+        return
+    at = int(np.argmax(refused))
+    first, second, alone = (
+        np.unique(k[k // per_pair == at] % size) for k in (sides[0], sides[1], only)
     )
+    torn = np.intersect1d(np.intersect1d(first, second), alone)
+    names = [found.systems.row(i) for i in pairs[at]]
+    between = " and ".join(repr(row[0] if len(row) == 1 else row) for row in names)
+    raise EvalError(_mismatch(found, between, bool(shared[at]), torn, alone))
+
+
+def _mismatch(found: Reduced, between: str, shared: bool, torn: Any, alone: Any) -> str:
+    """Why two systems can not be paired, and what would help."""
+    if len(torn):
+        return (
+            f"{len(torn)} examples are in different slices for {between} (such as "
+            f"{_examples(found, torn)}): slice by what was asked, not by what was answered"
+        )
+    if not shared:
+        return (
+            f"{between} have no example in common (such as {_examples(found, alone)}): they can "
+            "not be paired; say paired=False to compare different example sets"
+        )
+    return (
+        f"{len(alone)} examples were answered by only one of {between} (such as "
+        f"{_examples(found, alone)}); say unmatched='drop' to compare the common ones, or "
+        "paired=False to compare them unpaired"
+    )
+
+
+def _examples(found: Reduced, units: Any) -> str:
+    """Some ids of examples, for messages."""
+    assert found.example_ids is not None
+    rows = found.example_ids[units[:3]].rows()
+    return listing([row[0] if len(row) == 1 else row for row in rows])
 
 
 def _complete(table: Table, size: int) -> Table:
@@ -347,24 +405,22 @@ def _check_weights(table: Table, found: Reduced, size: int) -> None:
     ]
     differ = np.abs(sides[0] - sides[1]) > 1e-9 * np.abs(sides[0] + sides[1])
     if differ.any():
-        assert found.example_ids is not None
-        rows = found.example_ids[np.unique(keys[differ] % size)[:3]].rows()
-        shown = listing([row[0] if len(row) == 1 else row for row in rows])
+        units = np.unique(keys[differ] % size)
         raise EvalError(
-            f"{int(differ.sum())} examples have different weights for the two systems (such as "
-            f"{shown}); a weight belongs to the example"
+            f"{len(units)} examples have different weights for the two systems (such as "
+            f"{_examples(found, units)}); a weight belongs to the example"
         )
 
 
 def _contrasts(
     metrics: Sequence[Metric],
     found: Reduced,
-    pair: tuple[int, int],
+    pairs: Sequence[tuple[int, int]],
     present: Any,
-    notes: list[str],
+    notes: list[Any],
 ) -> list[Contrast]:
-    """Every metric of one pair."""
-    shape = (found.shape[0], 2)
+    """Every metric of a batch of pairs."""
+    shape = (len(pairs) * found.shape[0], 2)
     prevalence = {
         _only_input(metric).key: linear(metric, table, *shape)
         for metric, table in zip(_prevalences(metrics), found.tables[len(metrics) :], strict=True)
@@ -376,7 +432,7 @@ def _contrasts(
         at = position[metric.name]
         remarks = [notes[at], *_imbalance(metric, prevalence)]
         one = linear(metric, table, *shape)
-        result.append(Contrast(at, metric, label, pair, one, present, remarks))
+        result.append(Contrast(at, metric, label, pairs, one, present, remarks))
     return result
 
 
@@ -403,7 +459,7 @@ def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
 
 
 def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
-    """The columns of one metric of one pair, a row per slice that has rows."""
+    """The columns of one metric, a row per pair and slice that has rows."""
     one, remarks, there = contrast.linear, contrast.remarks, contrast.present
     slices = len(result.value)
     reasons = notes_of(contrast.metric, one).reshape(slices, 2)
@@ -412,16 +468,17 @@ def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
         texts = [*dict.fromkeys(reasons[i]), result.note[i]]
         texts += [remark if isinstance(remark, str) else remark[i] for remark in remarks]
         notes.append("; ".join(text for text in texts if text) or None)
-    a, b = contrast.pair
+    per_pair = slices // len(contrast.pairs)
+    of_a, of_b = np.repeat(np.array(contrast.pairs), per_pair, axis=0).T
     same = {
         "__fe_metric": contrast.position,
-        "__fe_a": a,
-        "__fe_b": b,
         "class": contrast.label,
         "metric": contrast.metric.name,
     }
     columns = {
-        "__fe_slice": np.arange(slices),
+        "__fe_slice": np.arange(slices) % per_pair,
+        "__fe_a": of_a,
+        "__fe_b": of_b,
         **{name: np.full(slices, value, object) for name, value in same.items()},
         "estimate": one.estimate[0::2],
         "baseline_estimate": one.estimate[1::2],

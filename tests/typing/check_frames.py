@@ -36,3 +36,5 @@ def refusals(pandas: pd.DataFrame) -> None:
     fe.of(pandas).summary(fe.rate("ok"), bye="lang")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     fe.of(pandas).summary(fe.rate("ok"), interval="wislon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     fe.of(pandas).summary("ok")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    fe.of(pandas).roles(sistem="m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    fe.summary(pandas, fe.rate("ok"), missing="dorp")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]

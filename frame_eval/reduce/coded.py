@@ -1,0 +1,271 @@
+"""From collected sums to integer codes for their keys, and one table of numbers per metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from frame_eval.errors import EvalError, listing
+from frame_eval.metrics.core import Metric
+from frame_eval.reduce.prepare import Prepared
+from frame_eval.reduce.query import Places, Query
+from frame_eval.table import Floats, Ints, Table, stacked
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The sums of every metric, with what the codes of slices, systems and examples mean."""
+
+    slices: pl.DataFrame
+    systems: pl.DataFrame
+    shape: tuple[int, int]
+    tables: list[Table]
+    cluster_of: Ints | None = None
+    example_ids: pl.DataFrame | None = None
+
+
+def coded(
+    prepared: Prepared, metrics: Sequence[Metric], queries: dict[int, Query], by_example: bool
+) -> Reduced:
+    """Codes for the keys of all queries together, and one table per metric."""
+    distinct = list({id(q): q for q in queries.values()}.values())
+    lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
+    span = {id(q): slice(a, b) for q, a, b in zip(distinct, lengths, lengths[1:], strict=False)}
+
+    def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
+        frames = [q.frame.select(columns) for q in distinct if columns]
+        whole = pl.concat(frames) if frames else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
+        return codes(whole, columns)
+
+    systems, system_values = together(list(prepared.systems.values()))
+    units, _ = together(list(prepared.units.values()))
+    members, slice_values, count = _slice_members(prepared, together)
+    cluster_of: Ints | None = None
+    ids: pl.DataFrame | None = None
+    if by_example:
+        clusters = units
+        # Without a cluster the example is the unit already.
+        examples = prepared.examples if prepared.roles.cluster else prepared.units
+        units, ids = together(list(examples.values()))
+        cluster_of = _clusters_of(units, clusters, ids)
+        ids = _renamed(ids, examples, prepared.dtypes)
+    tables = []
+    for position, metric in enumerate(metrics):
+        found = queries[position]
+        rows = span[id(found)]
+        table = _table(found, found.places[position], metric, prepared, systems[rows], units[rows])
+        tables.append(_in_slices(table, [member[rows] for member in members]))
+    return Reduced(
+        slice_values,
+        _renamed(system_values, prepared.systems, prepared.dtypes),
+        (count, len(system_values)),
+        tables,
+        cluster_of,
+        ids,
+    )
+
+
+def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:
+    """The cluster of every example; raise where one is in two."""
+    cluster_of = np.zeros(len(ids), np.int64)
+    cluster_of[examples] = clusters
+    torn = np.unique(examples[cluster_of[examples] != clusters])
+    if len(torn):
+        shown = listing([row[0] if len(row) == 1 else row for row in ids[torn[:3]].rows()])
+        raise EvalError(
+            f"{len(torn)} examples are in more than one cluster (such as {shown}); an example "
+            "belongs to one"
+        )
+    return cluster_of
+
+
+def _renamed(frame: pl.DataFrame, columns: dict[str, str], dtypes: Any) -> pl.DataFrame:
+    """Key values under their own names, categories restored."""
+    named = frame.select(pl.col(private).alias(name) for name, private in columns.items())
+    return named.with_columns(
+        pl.col(name).cast(nw.Schema({name: dtypes[name]}).to_polars()[name])
+        for name in columns
+        if dtypes[name] == nw.Categorical or isinstance(dtypes[name], nw.Enum)
+    )
+
+
+def _slice_members(prepared: Prepared, together: Any) -> tuple[list[Ints], pl.DataFrame, int]:
+    """For every grouping set, the slice code of each row (-1: in none); what the codes mean."""
+    slices = prepared.slices
+    if not slices.stacked:
+        code, values = together(list(prepared.keys.values()))
+        return [code], _renamed(values, prepared.keys, prepared.dtypes), len(values)
+    members: list[Ints] = []
+    blocks: list[pl.DataFrame] = []
+    offset = 0
+    for columns in slices.sets:
+        code, values = together([prepared.keys[name] for name in columns])
+        members.append(code + offset)
+        blocks.append(_stacked_names(columns, values, prepared))
+        offset += len(values)
+    for name, private in prepared.conditions.items():
+        code, values = together([private])
+        inside = values[private].to_numpy()[code]
+        members.append(np.where(inside, offset, -1))
+        blocks.append(pl.DataFrame({"slice": [name], "value": ["true"]}))
+        offset += 1
+    return members, pl.concat(blocks), offset
+
+
+def _stacked_names(
+    columns: Sequence[str], values: pl.DataFrame, prepared: Prepared
+) -> pl.DataFrame:
+    if not columns:
+        return pl.DataFrame({"slice": ["overall"], "value": ["all"]})
+    values = values.with_columns(_as_text(column) for column in values.iter_columns())
+    text = [pl.col(prepared.keys[name]) for name in columns]
+    if len(columns) > 1:
+        value = pl.concat_str([part.fill_null("null") for part in text], separator=", ")
+    else:
+        value = text[0]
+    return values.select(pl.lit(", ".join(columns)).alias("slice"), value.alias("value"))
+
+
+def _as_text(values: pl.Series) -> pl.Series:
+    """Key values as text, also of types that Polars has no text for (durations, lists, bytes)."""
+    try:
+        return values.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        texts = [None if value is None else str(value) for value in values.to_list()]
+        return pl.Series(values.name, texts, dtype=pl.String)
+
+
+def _table(
+    found: Query, places: Places, metric: Metric, prepared: Prepared, system: Ints, unit: Ints
+) -> Table:
+    frame = found.frame
+
+    def floats(columns: Sequence[str]) -> Floats:
+        return np.stack([frame[c].cast(pl.Float64).fill_null(0.0).to_numpy() for c in columns], -1)
+
+    rows = frame[places.rows].cast(pl.Float64).to_numpy()
+    total = frame["__fe_len"].cast(pl.Float64).to_numpy()
+    sums, plain = floats(places.sums), floats(places.plain)
+    moments = None
+    if places.moments is not None:
+        moments = _moments(frame, places, rows)
+    singles = not prepared.units
+    if singles and found.weight is not None:
+        weight = frame[found.weight].to_numpy()
+        sums = sums * weight[:, None]
+        moments = None if moments is None else moments * (weight**2)[:, None, None]
+        unit = np.unique(weight, return_inverse=True)[1]
+    cell_codes, classes = _cells(found, metric)
+    keep = np.ones(len(rows), bool)
+    for cell in cell_codes:
+        keep &= cell >= 0
+    # After a unit step __fe_len counts the rows that were lost on the way.
+    missing = total - rows if metric.unit is None else total
+    if places.replaced is not None:
+        missing = frame[places.replaced].cast(pl.Float64).to_numpy()
+    return Table(
+        places.names,
+        np.zeros(len(rows), np.int64),
+        system,
+        unit,
+        tuple(np.maximum(cell, 0) for cell in cell_codes),
+        classes,
+        np.where(keep, rows, 0.0),
+        np.where(keep[:, None], sums, 0.0),
+        np.where(keep[:, None], plain, 0.0),
+        moments if moments is None else np.where(keep[:, None, None], moments, 0.0),
+        np.where(keep, missing, total),
+        singles,
+        found.weight is not None,
+    )
+
+
+def _moments(frame: pl.DataFrame, places: Places, rows: Floats) -> Floats:
+    size = len(places.names)
+    moments = np.zeros((frame.height, size, size))
+    given = places.moments or {}
+    for (a, b), name in given.items():
+        moments[:, a, b] = frame[name].cast(pl.Float64).fill_null(0.0).to_numpy() * rows
+    for a, b in given:
+        if a != b:
+            cross = 0.5 * (moments[:, a, b] - moments[:, a, a] - moments[:, b, b])
+            moments[:, a, b] = moments[:, b, a] = cross
+    return moments
+
+
+def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
+    """Positions of the cell keys among their sorted values (-1: missing), and these values."""
+    if not found.cells:
+        return [], ()
+    columns = [found.frame[name] for name in found.cells]
+    domain = pl.concat([column.alias("x") for column in columns]).drop_nulls().unique().sort()
+    if metric.ordered:
+        # Without any score there is one cell, which stays empty.
+        values: Any = domain.to_numpy() if len(domain) else np.zeros(1)
+        place = np.searchsorted(values, columns[0].fill_null(0.0).to_numpy())
+        return [np.where(columns[0].is_null().to_numpy(), -1, place)], (values,)
+    lookup = pl.DataFrame({"x": domain, "code": np.arange(len(domain))})
+    coded = [
+        pl.DataFrame({"x": column})
+        .join(lookup, on="x", how="left", maintain_order="left")["code"]
+        .fill_null(-1)
+        .to_numpy()
+        for column in columns
+    ]
+    classes = domain.to_list()
+    return coded, tuple(classes for _ in coded)
+
+
+def _in_slices(table: Table, members: list[Ints]) -> Table:
+    """The rows once for every slice that they are in."""
+    tables = []
+    for code in members:
+        inside = code >= 0
+        chosen = table if inside.all() else table.take(inside)
+        tables.append(replace(chosen, slice=code[inside]))
+    return stacked(tables)
+
+
+def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
+    """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
+    if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
+        return None
+    values = column.cast(pl.Int64).to_numpy()
+    low, high = int(values.min()), int(values.max())
+    if high - low > 4 * len(values) + 1000:
+        return None
+    there = np.zeros(high - low + 1, bool)
+    there[values - low] = True
+    position = np.cumsum(there) - 1
+    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(column.dtype)
+    return position[values - low], distinct.to_frame()
+
+
+def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
+    """Positions of the rows among the distinct, sorted values of some columns, and those values."""
+    if not columns:
+        return np.zeros(frame.height, np.int64), pl.DataFrame({"__fe_one": [0]})
+    keys = frame.select(columns)
+    # -0.0 and 0.0 are one group: it is called 0.0 whichever came first.
+    floats = {name: dtype for name, dtype in keys.schema.items() if dtype.is_float()}
+    keys = keys.with_columns(
+        pl.when(pl.col(name) == 0).then(pl.lit(0.0, dtype)).otherwise(pl.col(name)).alias(name)
+        for name, dtype in floats.items()
+    )
+    if keys.width == 1 and keys.dtypes[0].is_integer() and not keys[columns[0]].null_count():
+        dense = _dense_codes(keys[columns[0]])
+        if dense is not None:
+            return dense
+    distinct = keys.unique().sort(columns, nulls_last=True)
+    if distinct.height == 1:
+        return np.zeros(frame.height, np.int64), distinct
+    numbered = distinct.with_row_index("__fe_code")
+    joined = keys.join(
+        numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
+    )
+    return joined["__fe_code"].to_numpy().astype(np.int64), distinct
