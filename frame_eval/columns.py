@@ -248,6 +248,15 @@ def names(columns: Columns | None) -> list[str]:
     return listed
 
 
+def unwrapped(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Rows of ids: the values themselves of a single column, tuples of several.
+
+    >>> unwrapped([("a",), ("b",)]), unwrapped([("a", 1)])
+    (['a', 'b'], [('a', 1)])
+    """
+    return [row[0] if len(row) == 1 else row for row in rows]
+
+
 @dataclass(frozen=True)
 class Slices:
     """Which slices to form: the key columns, and the subsets of them that are grouped by.
@@ -260,6 +269,11 @@ class Slices:
     sets: tuple[tuple[str, ...], ...] = ((),)
     stacked: bool = False
     conditions: Mapping[str, Source] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The key columns of the result."""
+        return ("slice", "value") if self.stacked else self.columns
 
 
 By: TypeAlias = "Columns | Slices | None"

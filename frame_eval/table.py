@@ -43,18 +43,38 @@ class Table:
         return (self.slice, self.system, self.unit, *self.cells)
 
     def take(self, index: Any) -> Table:
-        """The chosen rows."""
+        """The chosen rows, by position or by a mask."""
+        if index.dtype == bool:
+            index = np.flatnonzero(index)
+
+        def pick(values: Any) -> Any:
+            # Several times faster than values[index] where rows are short.
+            return np.take(values, index, axis=0)
+
+        sums = pick(self.sums)
         return replace(
             self,
-            slice=self.slice[index],
-            system=self.system[index],
-            unit=self.unit[index],
-            cells=tuple(cell[index] for cell in self.cells),
-            rows=self.rows[index],
-            sums=self.sums[index],
-            plain=self.plain[index],
-            moments=None if self.moments is None else self.moments[index],
-            missing=self.missing[index],
+            slice=pick(self.slice),
+            system=pick(self.system),
+            unit=pick(self.unit),
+            cells=tuple(map(pick, self.cells)),
+            rows=pick(self.rows),
+            sums=sums,
+            plain=sums if self.plain is self.sums else pick(self.plain),
+            moments=None if self.moments is None else pick(self.moments),
+            missing=pick(self.missing),
+        )
+
+    def emptied(self, where: Any) -> Table:
+        """The same rows, those at ``where`` without anything in them."""
+        keep = np.where(where, 0.0, 1.0)
+        sums = self.sums * keep[:, None]
+        return replace(
+            self,
+            rows=self.rows * keep,
+            sums=sums,
+            plain=sums if self.plain is self.sums else self.plain * keep[:, None],
+            moments=None if self.moments is None else self.moments * keep[:, None, None],
         )
 
     def merged(self) -> Table:

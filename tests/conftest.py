@@ -12,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow.dataset as ds
 import pytest
+import shared_data
 from hypothesis import settings
 
 # The same examples in every run of the pipeline; new ones on a developer's machine.
@@ -69,3 +70,12 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
         return pl.scan_parquet(path)
 
     return scanned
+
+
+@pytest.fixture(scope="session")
+def seeds() -> dict[str, Any]:
+    """The seed values by id."""
+    found = shared_data.seeds()
+    if not found:
+        pytest.skip("../shared, with the reference data, is not beside the project")
+    return found

@@ -1,40 +1,19 @@
 """The published and recomputed numbers of ../shared that ``compare`` can say."""
 
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
+from shared_data import DATA, entries, here, seeds
 
 import frame_eval as fe
 
-SHARED = Path(__file__).parents[2] / "shared"
-SEED_FILE, DATA = SHARED / "reference" / "seed_values.json", SHARED / "data"
 FAMILIES = {"paired", "unpaired", "pipeline", "contamination"}
-
-here = pytest.mark.skipif(
-    not SEED_FILE.exists(), reason="../shared, with the reference data, is not beside the project"
-)
-
-
-def _seeds():
-    if not SEED_FILE.exists():
-        return {}
-    rows = json.loads(SEED_FILE.read_text(encoding="utf-8"))["vectors"]
-    return {row["id"]: row for row in rows if row["family"] in FAMILIES and row["reproducible"]}
-
-
-def _entries():
-    file = DATA / "reference_values.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-
-
-SEEDS, ENTRIES = _seeds(), _entries()
+SEEDS, ENTRIES = seeds(FAMILIES), entries()
 
 
 # Seed values: long frames from counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,32 +17,21 @@ from frame_eval.metrics.core import Metric
 from frame_eval.table import Floats
 
 Texts: TypeAlias = npt.NDArray[np.object_]
-Interval: TypeAlias = (
-    Literal[
-        "auto",
-        "wilson",
-        "wald",
-        "clopper-pearson",
-        "jeffreys",
-        "korn-graubard",
-        "t",
-        "cr0",
-        "cr1",
-        "cr2",
-        "order",
-    ]
-    | None
-)
-INTERVALS = (
+Kind: TypeAlias = Literal[
     "auto",
-    *proportion.INTERVALS,
+    "wilson",
+    "wald",
+    "clopper-pearson",
+    "jeffreys",
+    "korn-graubard",
     "t",
     "cr0",
     "cr1",
     "cr2",
     "order",
-    None,
-)
+]
+Interval: TypeAlias = Kind | None
+INTERVALS = (*get_args(Kind), None)
 SANDWICH = {"cr0": cr0, "cr1": cr1, "cr2": cr2, "t": cr2}
 FEW_FAILURES = 5
 

@@ -35,7 +35,8 @@ class Linear:
     """The estimates of a metric by group (slice x system), and the influences behind them.
 
     ``share`` is the hits over trials of a proportion (NaN otherwise), ``group`` and ``unit`` the
-    codes of the rows of the samples.
+    codes of the rows of the samples. With ``singles`` a row of the samples stands for rows that are
+    each a unit of their own.
     """
 
     estimate: Floats
@@ -49,6 +50,7 @@ class Linear:
     samples: tuple[Sample, ...]
     totals: Totals
     weighted: bool
+    singles: bool
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,12 @@ class Totals:
         for index, sums in self.blocks:
             result[index] = function(sums)
         return result
+
+
+def dot(left: Floats, right: Floats) -> Floats:
+    """Row by row products, summed: several times faster than a sum over a short last axis."""
+    products: Floats = np.einsum("rj,rj->r", left, right)
+    return products
 
 
 def group_codes(table: Table, systems: int) -> Ints:
@@ -106,6 +114,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
         samples=samples,
         totals=totals,
         weighted=table.weighted,
+        singles=table.singles,
     )
 
 
@@ -173,18 +182,18 @@ def _proportion_term(
     proportion: Any = metric.proportion
     of_hits = _coefficients(proportion.hits, totals)[place]
     of_trials = _coefficients(proportion.trials, totals)[place]
-    trials = (of_trials * table.sums).sum(-1)
-    hits = (of_hits * table.sums).sum(-1)
+    trials = dot(of_trials, table.sums)
+    hits = dot(of_hits, table.sums)
     total = np.bincount(group, trials, totals.groups)
     share = np.bincount(group, hits, totals.groups) / total
     p, size = share[group], total[group]
     influence = np.where(size > 0, (hits - p * trials) / size, 0.0)
-    plain = (of_trials * table.plain).sum(-1)
+    plain = trials if table.plain is table.sums else dot(of_trials, table.plain)
     if table.moments is not None:
         gradient = np.where(size > 0, 1 / size, 0.0)[:, None] * (of_hits - p[:, None] * of_trials)
         squares = _moment_squares(table, gradient, influence)
     else:
-        plain_hits = (of_hits * table.plain).sum(-1)
+        plain_hits = hits if table.plain is table.sums else dot(of_hits, table.plain)
         squares = plain_hits * (1 - p) ** 2 + (plain - plain_hits) * p**2
         squares = np.where(size > 0, squares * (weight / size) ** 2, 0.0)
     return share, [Term(influence, squares, trials, plain)]
@@ -204,11 +213,11 @@ def _general_terms(
         of = names.index(denominator)
         chosen = [name in members or name in rest for name in names]
         part = gradient * np.array(chosen, float)
-        influence = (part * table.sums).sum(-1)
+        influence = dot(part, table.sums)
         if table.moments is not None:
             squares = _moment_squares(table, part, influence)
         else:
-            squares = (part**2 * table.plain).sum(-1) * weight**2
+            squares = dot(part**2, table.plain) * weight**2
         size = table.plain[:, of] if metric.counts else table.rows
         terms.append(Term(influence, squares, table.sums[:, of], size))
         rest = set()
@@ -300,9 +309,8 @@ def _samples(
 
 def _centred(gradient: Floats, table: Table, group: Ints, groups: int) -> Floats:
     """The gradient shifted so that influences sum to 0, as they do by themselves for ratios."""
-    row = gradient * table.sums
-    drift = np.bincount(group, row.sum(-1), groups)
-    size = np.bincount(group, np.abs(row).sum(-1), groups)
+    drift = np.bincount(group, dot(gradient, table.sums), groups)
+    size = np.bincount(group, dot(np.abs(gradient), np.abs(table.sums)), groups)
     needed = np.abs(drift) > 1e-7 * size
     if not needed.any():
         return gradient

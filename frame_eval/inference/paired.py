@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import scipy
@@ -18,23 +18,7 @@ from frame_eval.metrics.means import is_mean
 from frame_eval.metrics.quantiles import quantile_of
 from frame_eval.table import Floats, Ints
 
-Method: TypeAlias = (
-    Literal[
-        "auto",
-        "score",
-        "exact",
-        "mid-p",
-        "corrected",
-        "pooled",
-        "unpooled",
-        "t",
-        "cr0",
-        "cr1",
-        "cr2",
-    ]
-    | None
-)
-METHODS = (
+Test: TypeAlias = Literal[
     "auto",
     "score",
     "exact",
@@ -46,8 +30,9 @@ METHODS = (
     "cr0",
     "cr1",
     "cr2",
-    None,
-)
+]
+Method: TypeAlias = Test | None
+METHODS = (*get_args(Test), None)
 BINARY = ("score", "exact", "mid-p", "corrected")
 UNPAIRED = ("score", "pooled", "unpooled")
 
@@ -207,6 +192,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
         group=group,
         unit=cluster,
         samples=tuple(samples),
+        singles=False,
     )
 
 
@@ -277,7 +263,15 @@ def _values(system: Linear) -> Floats:
     return values
 
 
-def _by_t(joint: Linear, variance: Variance, kind: str, level: float, grouped: Any) -> Difference:
+def _by_t(
+    joint: Linear,
+    variance: Variance,
+    kind: str,
+    level: float,
+    grouped: Any,
+    words: tuple[str, str] = ("paired t", "paired cluster"),
+) -> Difference:
+    """A t-test of a difference; ``words`` name it without and with clusters."""
     value = joint.estimate
     error = np.sqrt(variance.value)
     flat = ~(error > 1e-12 * np.abs(value)) & np.isfinite(error)
@@ -288,14 +282,16 @@ def _by_t(joint: Linear, variance: Variance, kind: str, level: float, grouped: A
     texts, notes = np.full(len(value), "", object), np.full(len(value), "", object)
     for i in np.flatnonzero(np.isfinite(value)):
         if same[i]:
-            texts[i], notes[i] = f"paired {'cluster ' * bool(grouped[i])}t", "no example differs"
+            texts[i] = f"{words[1]} t" if grouped[i] else words[0]
+            notes[i] = "no example differs"
         elif flat[i]:
             notes[i] = "all differences are alike: no error can be estimated"
         elif not np.isfinite(error[i]):
             notes[i] = "one cluster: no error can be estimated"
         else:
-            name = f"cluster {kind.upper()} t" if grouped[i] or kind in ("cr0", "cr1") else "t"
-            texts[i] = f"paired {name}(df={shown(variance.df[i], 4)})"
+            clustered = grouped[i] or kind in ("cr0", "cr1")
+            name = f"{words[1]} {kind.upper()} t" if clustered else words[0]
+            texts[i] = f"{name}(df={shown(variance.df[i], 4)})"
     nothing = np.full(len(value), np.nan)
     return Difference(
         value,
@@ -372,11 +368,10 @@ def unpaired(
         other = scale**2 * of_b.value
         variance = Variance(of_a.value + other, pairs.welch_df(of_a.value, of_a.df, other, of_b.df))
         joint = replace(a, estimate=value, n=a.n + b.n, clusters=a.clusters + b.clusters)
-        result = _by_t(joint, variance, kind, level, grouped)
-        names = [
-            text.replace("paired t", "Welch t").replace("paired ", "") for text in result.method
-        ]
-        result = replace(result, method=np.array(names, object))
+        result = _by_t(joint, variance, kind, level, grouped, ("Welch t", "cluster"))
+        shared = grouped & _shared_clusters(a, b)
+        note = "clusters of both systems taken as independent"
+        result = replace(result, note=np.where(shared & (result.note == ""), note, result.note))
         score = np.full(len(value), metric.proportion is not None and not a.weighted)
         score &= ~grouped & (a.n > 0) & (b.n > 0) & (scale == 1)
         if metric.proportion is not None and metric.proportion.map is not None:
@@ -387,6 +382,13 @@ def unpaired(
             kind = "score" if method == "auto" else str(method)
             result = _by_two_proportions(result, a, b, kind, level, score)
     return result if method is not None else _without_test(result)
+
+
+def _shared_clusters(a: Linear, b: Linear) -> Any:
+    """Slices in which a cluster has rows of both systems."""
+    size = int(max(a.unit.max(initial=0), b.unit.max(initial=0))) + 1
+    common = np.intersect1d(a.group * size + a.unit, b.group * size + b.unit)
+    return np.isin(np.arange(len(a.estimate)), common // size)
 
 
 def _by_two_proportions(

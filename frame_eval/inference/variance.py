@@ -33,7 +33,7 @@ def cr2(found: Linear) -> Variance:
             return parts[0]
         inflated = sum(sample.influence / np.sqrt(1 - sample.share) for sample in found.samples)
         total = np.bincount(found.group, np.square(inflated), groups)
-        if _singles(found):
+        if found.singles:
             total = np.sum([part.value for part in parts], axis=0)
         df = np.sum([part.value for part in parts], axis=0) ** 2 / np.sum(
             [part.value**2 / part.df for part in parts], axis=0
@@ -41,10 +41,6 @@ def cr2(found: Linear) -> Variance:
     # Without any variation the degrees of freedom are 0 / 0, and do not matter.
     usable = np.isfinite(total) & (np.isfinite(df) | (total == 0))
     return Variance(np.where(usable, total, np.nan), np.where(usable, df, np.nan))
-
-
-def _singles(found: Linear) -> bool:
-    return bool((found.samples[0].size == 1).all() and not found.samples[0].within.any())
 
 
 def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
@@ -109,7 +105,7 @@ def cr0(found: Linear) -> Variance:
 
 def _sandwich(found: Linear) -> Floats:
     groups = len(found.estimate)
-    if _singles(found):
+    if found.singles:
         squares = np.sum([sample.squares for sample in found.samples], axis=0)
     else:
         squares = np.sum([sample.influence for sample in found.samples], axis=0) ** 2

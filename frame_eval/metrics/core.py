@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 import polars as pl
@@ -48,6 +48,13 @@ class Proportion:
     trials: Finish
     map: Finish | None = None
     slope: Finish | None = None
+
+
+class PerClass(NamedTuple):
+    """From the position of a class to its metric; and the classes asked for (None: all)."""
+
+    of: Callable[[int], Metric]
+    labels: Sequence[Any] | None
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ class Metric:
     quantile
         The level, for metrics that are order statistics.
     per_class
-        From the position of a class to the metric of that class: each is a row of the result.
+        The metrics of the single classes, each a row of the result.
     unit
         A step that makes one row per example first.
     note
@@ -162,7 +169,7 @@ class Metric:
     worst: Mapping[str, Any] | None = field(default=None, kw_only=True)
     smooth: bool = field(default=True, kw_only=True)
     quantile: float | None = field(default=None, kw_only=True)
-    per_class: Callable[[int], Metric] | None = field(default=None, kw_only=True)
+    per_class: PerClass | None = field(default=None, kw_only=True)
     unit: Unit | None = field(default=None, kw_only=True)
     note: Finish | None = field(default=None, kw_only=True)
     expression: Finish | None = field(default=None, kw_only=True)

@@ -9,13 +9,14 @@ from typing import Any
 import narwhals as nw
 
 from frame_eval.columns import Slices, Source
-from frame_eval.errors import EvalError, listing
+from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
-from frame_eval.reduce.coded import Reduced, coded
+from frame_eval.reduce.coded import Reduced, coded, repeats_message
 from frame_eval.reduce.engines import (
     collect,
     column_names,
+    distinct,
     filtered,
     give_back,
     require,
@@ -30,6 +31,7 @@ __all__ = [
     "Reduced",
     "Roles",
     "Table",
+    "distinct",
     "filtered",
     "give_back",
     "reduce",
@@ -52,7 +54,11 @@ def reduce(
     prepared = prepare(
         scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
     )
-    averaged = _checked_examples(prepared, metrics) if roles.example else prepared
+    # Grouped by example, the sums show repeats by themselves.
+    seen = by_example and not roles.trial
+    averaged = prepared
+    if roles.example and not seen:
+        averaged = _checked_examples(prepared, metrics)
     queries: dict[int, Query] = {}
     for positions in layouts(metrics):
         chosen = {position: metrics[position] for position in positions}
@@ -97,16 +103,8 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()
-        ids = first.select(list(prepared.examples.values())).rows()
-        shown = listing([row[0] if len(row) == 1 else row for row in ids])
-        ways = (
-            "drop the repeats"
-            if prepared.trials
-            else "name what tells them apart with trial=, or drop the repeats"
-        )
-        raise EvalError(
-            f"{total} examples have more than one row per system (such as {shown}); {ways}"
-        )
+        examples = first.select(list(prepared.examples.values()))
+        raise EvalError(repeats_message(total, examples, trials=bool(prepared.trials)))
     if not prepared.trials:
         return prepared
     sizes = counts.group_by(keys).agg(nw.len().alias("__fe_trials"))

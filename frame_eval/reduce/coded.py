@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
+from frame_eval.columns import unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.prepare import Prepared
@@ -52,6 +53,8 @@ def coded(
         # Without a cluster the example is the unit already.
         examples = prepared.examples if prepared.roles.cluster else prepared.units
         units, ids = together(list(examples.values()))
+        if not prepared.roles.trial:
+            _check_repeats(metrics, queries, span, systems, units, ids)
         cluster_of = _clusters_of(units, clusters, ids)
         ids = _renamed(ids, examples, prepared.dtypes)
     tables = []
@@ -70,13 +73,44 @@ def coded(
     )
 
 
+def _check_repeats(
+    metrics: Sequence[Metric],
+    queries: dict[int, Query],
+    span: dict[int, slice],
+    systems: Ints,
+    units: Ints,
+    ids: pl.DataFrame,
+) -> None:
+    """Raise where a system has several rows on one example."""
+    per_row = [queries[i] for i, metric in enumerate(metrics) if metric.unit is None]
+    if not per_row:
+        return
+    found = per_row[0]
+    rows = span[id(found)]
+    lengths = found.frame["__fe_len"].cast(pl.Float64).to_numpy()
+    counts = np.bincount(systems[rows] * len(ids) + units[rows], lengths)
+    repeated = np.flatnonzero(counts > 1)
+    if len(repeated):
+        examples = ids[repeated[:3] % len(ids)]
+        raise EvalError(repeats_message(len(repeated), examples, trials=False))
+
+
+def repeats_message(count: int, examples: pl.DataFrame, *, trials: bool) -> str:
+    """What to say of examples that have several rows per system."""
+    ways = "drop the repeats"
+    if not trials:
+        ways = "name what tells them apart with trial=, or drop the repeats"
+    shown = listing(unwrapped(examples.rows()))
+    return f"{count} examples have more than one row per system (such as {shown}); {ways}"
+
+
 def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:
     """The cluster of every example; raise where one is in two."""
     cluster_of = np.zeros(len(ids), np.int64)
     cluster_of[examples] = clusters
     torn = np.unique(examples[cluster_of[examples] != clusters])
     if len(torn):
-        shown = listing([row[0] if len(row) == 1 else row for row in ids[torn[:3]].rows()])
+        shown = listing(unwrapped(ids[torn[:3]].rows()))
         raise EvalError(
             f"{len(torn)} examples are in more than one cluster (such as {shown}); an example "
             "belongs to one"
@@ -150,7 +184,8 @@ def _table(
 
     rows = frame[places.rows].cast(pl.Float64).to_numpy()
     total = frame["__fe_len"].cast(pl.Float64).to_numpy()
-    sums, plain = floats(places.sums), floats(places.plain)
+    sums = floats(places.sums)
+    plain = sums if places.plain == places.sums else floats(places.plain)
     moments = None
     if places.moments is not None:
         moments = _moments(frame, places, rows)
@@ -161,28 +196,31 @@ def _table(
         moments = None if moments is None else moments * (weight**2)[:, None, None]
         unit = np.unique(weight, return_inverse=True)[1]
     cell_codes, classes = _cells(found, metric)
-    keep = np.ones(len(rows), bool)
-    for cell in cell_codes:
-        keep &= cell >= 0
     # After a unit step __fe_len counts the rows that were lost on the way.
     missing = total - rows if metric.unit is None else total
     if places.replaced is not None:
         missing = frame[places.replaced].cast(pl.Float64).to_numpy()
-    return Table(
+    table = Table(
         places.names,
         np.zeros(len(rows), np.int64),
         system,
         unit,
         tuple(np.maximum(cell, 0) for cell in cell_codes),
         classes,
-        np.where(keep, rows, 0.0),
-        np.where(keep[:, None], sums, 0.0),
-        np.where(keep[:, None], plain, 0.0),
-        moments if moments is None else np.where(keep[:, None, None], moments, 0.0),
-        np.where(keep, missing, total),
+        rows,
+        sums,
+        plain,
+        moments,
+        missing,
         singles,
         found.weight is not None,
     )
+    outside = np.zeros(len(rows), bool)
+    for cell in cell_codes:
+        outside |= cell < 0
+    if not outside.any():
+        return table
+    return replace(table.emptied(outside), missing=np.where(outside, total, missing))
 
 
 def _moments(frame: pl.DataFrame, places: Places, rows: Floats) -> Floats:

@@ -235,6 +235,11 @@ def filtered(native: Any, condition: Source) -> Any:
     return nw.to_native(kept.drop(list(named.values())))
 
 
+def distinct(native: Any, columns: Sequence[str]) -> pl.DataFrame:
+    """The distinct values of some columns."""
+    return collect(scan(native, columns).frame.select(*columns).unique())
+
+
 def result_frame(native: Any, columns: Sequence[str]) -> pl.DataFrame | None:
     """An eager pandas or Polars frame that has these columns, as Polars; else None."""
     if not isinstance(native, (pd.DataFrame, pl.DataFrame)):

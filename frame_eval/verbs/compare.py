@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Input, Slices, Source, names, slices
+from frame_eval.columns import By, Columns, Input, Slices, Source, names, slices, unwrapped
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
@@ -21,6 +21,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
 from frame_eval.table import Table
+from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
     check_level,
@@ -214,7 +215,7 @@ def contrast(
     """The pairs of systems of a frame, ready for tests and intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_option("unmatched", unmatched, ("raise", "drop"))
-    check_names(chosen.columns, COLUMNS)
+    check_names(chosen.shown, COLUMNS)
     if not roles.system:
         raise EvalError("say system=<the column that names the systems>")
     if not roles.example and paired:
@@ -250,21 +251,26 @@ def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:
 
 def _pairs(systems: pl.DataFrame, baseline: Any) -> list[tuple[int, int]]:
     """The pairs (system, baseline) to compare, as positions."""
-    values = [row[0] if len(row) == 1 else row for row in systems.rows()]
+    values = unwrapped(systems.rows())
     if any(value is None for value in values):
         raise EvalError("the system column has null rows; drop them or give them a name")
     if len(values) < 2:
         raise EvalError(f"there is only one system, {values[0]!r}; comparing needs two")
     if baseline is None:
         return [(b, a) for a, b in combinations(range(len(values)), 2)]
-    wanted = tuple(baseline) if isinstance(baseline, list) else baseline
-    if wanted not in values:
-        hint = did_you_mean(wanted, values)
-        raise EvalError(
-            f"baseline={baseline!r} is not among the systems.{hint} Systems: {listing(values)}."
-        )
-    at = values.index(wanted)
+    at = position_of(baseline, values)
     return [(position, at) for position in range(len(values)) if position != at]
+
+
+def position_of(baseline: Any, systems: Sequence[Any]) -> int:
+    """Where the baseline is among the systems; raise where it is not."""
+    wanted = tuple(baseline) if isinstance(baseline, list) else baseline
+    if wanted not in systems:
+        hint = did_you_mean(wanted, systems)
+        raise EvalError(
+            f"baseline={baseline!r} is not among the systems.{hint} Systems: {listing(systems)}."
+        )
+    return list(systems).index(wanted)
 
 
 def _batches(pairs: list[tuple[int, int]], found: Reduced) -> Iterator[list[tuple[int, int]]]:
@@ -348,7 +354,7 @@ def _check_match(
     )
     torn = np.intersect1d(np.intersect1d(first, second), alone)
     names = [found.systems.row(i) for i in pairs[at]]
-    between = " and ".join(repr(row[0] if len(row) == 1 else row) for row in names)
+    between = " and ".join(map(repr, unwrapped(names)))
     raise EvalError(_mismatch(found, between, bool(shared[at]), torn, alone))
 
 
@@ -375,23 +381,14 @@ def _examples(found: Reduced, units: Any) -> str:
     """Some ids of examples, for messages."""
     assert found.example_ids is not None
     rows = found.example_ids[units[:3]].rows()
-    return listing([row[0] if len(row) == 1 else row for row in rows])
+    return listing(unwrapped(rows))
 
 
 def _complete(table: Table, size: int) -> Table:
     """Without the examples that miss an input for one of the systems, which stay counted."""
     key = table.slice * size + table.unit
     bad = np.isin(key, key[table.missing > 0])
-    if not bad.any():
-        return table
-    zero = np.where(bad, 0.0, 1.0)
-    return replace(
-        table,
-        rows=table.rows * zero,
-        sums=table.sums * zero[:, None],
-        plain=table.plain * zero[:, None],
-        moments=None if table.moments is None else table.moments * zero[:, None, None],
-    )
+    return table.emptied(bad) if bad.any() else table
 
 
 def _check_weights(table: Table, found: Reduced, size: int) -> None:
@@ -499,23 +496,12 @@ def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
     return {name: values[there] for name, values in columns.items()}
 
 
-WHOLE = ("__fe_metric", "__fe_a", "__fe_b", "wins", "losses", "ties", "n", "clusters", "missing")
+WHOLE = ("__fe_metric", "wins", "losses", "ties", "n", "clusters", "missing")
 
 
 def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None) -> pl.DataFrame:
     """The blocks of all pairs and metrics, in the order of their keys, with the keys in front."""
-    joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    kinds = {type(label) for label in joined["class"]}
-    if kinds == {type(None)}:
-        del joined["class"]
-    elif len(kinds) > 1:
-        joined["class"] = np.array([None if x is None else str(x) for x in joined["class"]], object)
-    texts: dict[str, Any] = dict.fromkeys(("metric", "method", "note"), pl.String)
-    lists = {k: v.tolist() if v.dtype == object else v for k, v in joined.items()}
-    rows = pl.DataFrame(lists, schema_overrides=texts).with_columns(
-        pl.col(pl.Float64).fill_nan(None)
-    )
-    rows = rows.with_columns(pl.col(WHOLE).cast(pl.Int64))
+    rows = joined(blocks, WHOLE)
     classes = ["class"] if "class" in rows.columns else []
     rows = rows.sort("__fe_slice", "__fe_metric", *classes, "__fe_b", "__fe_a")
     system = _names_of(found.systems)
@@ -525,10 +511,7 @@ def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None
         pl.lit(level, dtype=pl.Float64).alias("level"),
     )
     kept = [name for name in COLUMNS if name in rows.columns]
-    if not found.slices.width:
-        return rows.select(kept)
-    keys = found.slices[rows["__fe_slice"].to_numpy()]
-    return pl.concat([keys, rows.select(kept)], how="horizontal")
+    return with_keys(rows.select(kept), (found.slices, rows["__fe_slice"].to_numpy()))
 
 
 def _names_of(systems: pl.DataFrame) -> pl.Series:

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import By, Columns, Slices, Source, slices
+from frame_eval.columns import By, Columns, Slices, Source, slices, unwrapped
 from frame_eval.errors import EvalError, GuardFailed, check_option, did_you_mean, listing
 from frame_eval.evaluation import Bound, verb
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce import Roles, filtered, result_frame
-from frame_eval.reduce.engines import collect, scan
-from frame_eval.verbs.compare import Contrasts, Unmatched, contrast
+from frame_eval.reduce import Roles, distinct, filtered, result_frame
+from frame_eval.verbs.compare import Contrasts, Unmatched, contrast, position_of
 from frame_eval.verbs.rules import Rule, text_of
 from frame_eval.verbs.summary import Measured, Missing, check_level, check_names, measure
 
@@ -156,7 +155,7 @@ def _check_answerable(one: Rule, asked: Asked, level: float) -> None:
         raise EvalError(f"the rule {str(one)!r} needs baseline=<the system to compare to>")
     if asked.baseline is not None and not asked.roles.system:
         raise EvalError("baseline= needs system=<the column that names the systems>")
-    check_names(asked.slices.columns, (*NUMBERS, *FRONT))
+    check_names(asked.slices.shown, (*NUMBERS, *FRONT))
 
 
 # A table at a level, with the guarded number and its limits in columns of their own.
@@ -216,10 +215,10 @@ def _check_systems(frame: Any, one: Rule, systems: pl.DataFrame, names: Sequence
     """Raise where a system has no row that the condition of a rule is true for."""
     if not names:
         return
-    whole = collect(scan(frame, list(names)).frame.select(*names).unique())
+    whole = distinct(frame, names)
     lost = sorted(set(whole.rows()) - set(systems.rows()), key=str)
     if lost:
-        shown = listing([row[0] if len(row) == 1 else row for row in lost])
+        shown = listing(unwrapped(lost))
         raise EvalError(f"the rule {str(one)!r} has no rows for {shown}")
 
 
@@ -241,13 +240,10 @@ def _limited(table: pl.DataFrame, value: str) -> pl.DataFrame:
 
 def _estimates(found: Measured, asked: Asked) -> At:
     """The metric itself, of every system but the baseline."""
-    systems = [row[0] if len(row) == 1 else row for row in found.found.systems.rows()]
-    baseline = tuple(asked.baseline) if isinstance(asked.baseline, list) else asked.baseline
-    if baseline is not None and baseline not in systems:
-        hint = did_you_mean(baseline, systems)
-        raise EvalError(
-            f"baseline={baseline!r} is not among the systems.{hint} Systems: {listing(systems)}."
-        )
+    systems = unwrapped(found.found.systems.rows())
+    baseline = asked.baseline
+    if baseline is not None:
+        baseline = systems[position_of(baseline, systems)]
     if systems == [baseline]:
         raise EvalError(f"there is only one system, {baseline!r}, and the baseline is not guarded")
 

@@ -16,8 +16,10 @@ from frame_eval.inference.intervals import INTERVALS, Interval, choose, interval
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Reduced, Roles, reduce
+from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
+WHOLE = ("n", "clusters", "missing")
 
 COLUMNS = (
     "class",
@@ -153,11 +155,15 @@ class Measured:
     def table(self, interval: Interval, level: float, keep_empty: bool = False) -> pl.DataFrame:
         """The result frame, with intervals at a level."""
         keep = keep_empty or self.keep_empty
-        blocks = [
-            _block(one, interval, level, self.clustered).filter(keep | pl.Series(one.there))
-            for one in self.metrics
-        ]
-        return _assembled(blocks, self.found)
+        blocks = [_block(one, interval, level, self.clustered, keep) for one in self.metrics]
+        rows = joined(blocks, WHOLE).sort("__fe_group", "__fe_metric")
+        group = rows["__fe_group"].to_numpy()
+        systems = self.found.shape[1]
+        return with_keys(
+            rows.select(name for name in COLUMNS if name in rows.columns),
+            (self.found.slices, group // systems),
+            (self.found.systems, group % systems),
+        )
 
 
 def measure(
@@ -171,7 +177,7 @@ def measure(
 ) -> Measured:
     """The metrics of a frame, ready for intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
-    check_names((*chosen.columns, *roles.system), COLUMNS)
+    check_names((*chosen.shown, *roles.system), COLUMNS)
     found = reduce(frame, metrics, chosen, roles, missing=missing, moments=moments)
     linearised = tuple(
         Entry(position, metric, label, linear(metric, table, *found.shape))
@@ -222,10 +228,10 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
         if metric.per_class is None:
             result.append((metric, None, table))
             continue
-        wanted = getattr(metric.per_class, "labels", None)
+        wanted = metric.per_class.labels
         for k, value in enumerate(table.classes[0]):
             if wanted is None or value in wanted:
-                single = metric.per_class(k)
+                single = metric.per_class.of(k)
                 result.append((single.alias(metric.name), value, table))
     return result
 
@@ -253,7 +259,10 @@ def _reasons(metric: Metric, sums: Any) -> Any:
     return "" if reasons is None else reasons
 
 
-def _block(one: Entry, interval: Interval, level: float, clustered: bool) -> pl.DataFrame:
+def _block(
+    one: Entry, interval: Interval, level: float, clustered: bool, keep_empty: bool
+) -> dict[str, Any]:
+    """The columns of one metric, a row per slice and system."""
     metric, found = one.metric, one.linear
     made = intervals(metric, found, interval, level, clustered)
     notes = [
@@ -265,42 +274,22 @@ def _block(one: Entry, interval: Interval, level: float, clustered: bool) -> pl.
     if metric.zero_division is not None:
         undefined = ~np.isfinite(estimate) & (found.rows > 0)
         estimate = np.where(undefined, metric.zero_division, estimate)
-    return pl.DataFrame(
-        {
-            "__fe_group": np.arange(len(estimate)),
-            "__fe_metric": np.full(len(estimate), one.position),
-            "class": pl.Series([one.label] * len(estimate)),
-            "metric": [metric.name] * len(estimate),
-            "estimate": estimate,
-            "std_error": made.std_error,
-            "ci_low": made.low,
-            "ci_high": made.high,
-            "n": found.n.round().astype(np.int64),
-            "clusters": found.clusters.round().astype(np.int64),
-            "missing": found.missing.round().astype(np.int64),
-            "level": np.full(len(estimate), level if interval is not None else np.nan),
-            "method": [text or None for text in methods],
-            "note": pl.Series(notes, dtype=pl.String),
-        },
-        schema_overrides={"method": pl.String},
-    ).with_columns(pl.col(pl.Float64).fill_nan(None))
-
-
-def with_class(blocks: list[pl.DataFrame]) -> list[pl.DataFrame]:
-    """The blocks with their classes in one type, or without the column where there is none."""
-    types = {block["class"].dtype for block in blocks} - {pl.Null}
-    if not types:
-        return [block.drop("class") for block in blocks]
-    common = types.pop() if len(types) == 1 else pl.String()
-    return [block.with_columns(pl.col("class").cast(common)) for block in blocks]
-
-
-def _assembled(blocks: list[pl.DataFrame], found: Reduced) -> pl.DataFrame:
-    """The blocks of all metrics, in the order of their keys, with the keys in front."""
-    blocks = with_class(blocks)
-    rows = pl.concat(blocks).sort("__fe_group", "__fe_metric")
-    group = rows["__fe_group"].to_numpy()
-    systems = found.shape[1]
-    places = ((found.slices, group // systems), (found.systems, group % systems))
-    kept = [values[place] for values, place in places if values.width]
-    return pl.concat([*kept, rows.drop("__fe_group", "__fe_metric")], how="horizontal")
+    groups = len(estimate)
+    columns = {
+        "__fe_group": np.arange(groups),
+        "__fe_metric": np.full(groups, one.position),
+        "class": np.full(groups, one.label, object),
+        "metric": np.full(groups, metric.name, object),
+        "estimate": estimate,
+        "std_error": made.std_error,
+        "ci_low": made.low,
+        "ci_high": made.high,
+        "n": found.n.round(),
+        "clusters": found.clusters.round(),
+        "missing": found.missing.round(),
+        "level": np.full(groups, level if interval is not None else np.nan),
+        "method": np.array([text or None for text in methods], object),
+        "note": np.array(notes, object),
+    }
+    there = one.there | keep_empty
+    return {name: values[there] for name, values in columns.items()}

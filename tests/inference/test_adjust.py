@@ -1,6 +1,3 @@
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +10,6 @@ from statsmodels.stats.multitest import multipletests
 from frame_eval.errors import EvalError
 from frame_eval.inference.adjust import METHODS, adjust, adjust_families
 
-SEEDS = Path(__file__).parents[3] / "shared" / "reference" / "seed_values.json"
 STATSMODELS = {"holm": "holm", "bh": "fdr_bh", "by": "fdr_by", "bonferroni": "bonferroni"}
 
 # Few distinct values, so that ties occur.
@@ -26,13 +22,6 @@ families = st.integers(1, 40).flatmap(
         arrays(bool, n),
     )
 )
-
-
-@pytest.fixture(scope="module")
-def seeds():
-    if not SEEDS.exists():
-        pytest.skip("the seed values are not beside the project")
-    return {row["id"]: row for row in json.loads(SEEDS.read_text())["vectors"]}
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -375,3 +375,27 @@ def test_a_constant_mean_has_no_error(value):
         assert found["std_error"] is None
         assert found["ci_low"] is None
         assert "all alike" in found["note"]
+
+
+@pytest.mark.parametrize("positives", [1, 3])
+def test_clustered_auc_against_placement_values(positives):
+    """Also where every cluster has one positive, and only the negatives are repeated."""
+    rng = np.random.default_rng(positives)
+    doc = np.repeat(np.arange(9), rng.integers(positives + 1, 12, 9))
+    first = np.concatenate([np.arange((doc == d).sum()) for d in range(9)])
+    label = (first < positives).astype(int)
+    score = label + rng.normal(size=len(doc)) + rng.normal(size=9)[doc]
+    pos, neg = label == 1, label == 0
+    over = (score[pos][:, None] > score[neg]) + 0.5 * (score[pos][:, None] == score[neg])
+    auc = over.mean()
+    of_pos = np.bincount(doc[pos], over.mean(1) - auc, 9) / pos.sum()
+    of_neg = np.bincount(doc[neg], over.mean(0) - auc, 9) / neg.sum()
+    p, n = (np.bincount(doc[side], minlength=9) / side.sum() for side in (pos, neg))
+    frame = pl.DataFrame({"y": label, "s": score, "doc": doc})
+    expected = {
+        "cr1": 9 / 8 * ((of_pos + of_neg) ** 2).sum(),
+        "cr2": ((of_pos / np.sqrt(1 - p) + of_neg / np.sqrt(1 - n)) ** 2).sum(),
+    }
+    for method, variance in expected.items():
+        row = frame.eval.summary(fe.roc_auc("y", "s"), cluster="doc", interval=method)
+        assert row["std_error"].item() == pytest.approx(np.sqrt(variance), rel=1e-10)

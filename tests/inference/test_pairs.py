@@ -1,6 +1,4 @@
-import json
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,20 +24,12 @@ from frame_eval.inference.pairs import (
 
 test_proportions_2indep.__test__ = False  # an oracle, not a test
 
-SEEDS = Path(__file__).parents[3] / "shared" / "reference" / "seed_values.json"
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 
 paired = st.tuples(*[st.integers(0, 300)] * 3).filter(any).map(lambda t: (t[0], t[1], sum(t)))
 group = st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 groups = st.tuples(group, group).map(lambda pair: (*pair[0], *pair[1]))
 levels = st.floats(0.5, 0.999)
-
-
-@pytest.fixture(scope="module")
-def seeds():
-    if not SEEDS.exists():
-        pytest.skip("the seed values are not beside the project")
-    return {row["id"]: row for row in json.loads(SEEDS.read_text())["vectors"]}
 
 
 def bisect(f, low, high):

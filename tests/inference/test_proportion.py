@@ -1,6 +1,4 @@
-import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,20 +17,12 @@ from frame_eval.inference.proportion import (
     wilson,
 )
 
-SEEDS = Path(__file__).parents[3] / "shared" / "reference" / "seed_values.json"
 LEVELS = (0.5, 0.8, 0.95, 0.999)
 SIZES = (1, 2, 3, 10, 30, 500)
 
 rates = st.floats(0, 1)
 sizes = st.floats(0.5, 1e6)
 levels = st.floats(0.5, 0.999)
-
-
-@pytest.fixture(scope="module")
-def seeds():
-    if not SEEDS.exists():
-        pytest.skip("the seed values are not beside the project")
-    return {row["id"]: row for row in json.loads(SEEDS.read_text())["vectors"]}
 
 
 @pytest.mark.parametrize("level", LEVELS)
