@@ -757,3 +757,13 @@ def test_symmetries_of_small_tables(table, level, clustered) -> None:
     assert one["ci_low"] < one["ci_high"]
     outside = one["ci_low"] > 0 or one["ci_high"] < 0
     assert outside == (one["p_value"] < 1 - level)
+
+
+def test_clusters_that_both_systems_share_are_named_when_unpaired() -> None:
+    options = {"system": "model", "baseline": "old", "paired": False, "cluster": "doc"}
+    shared = FRAME.eval.compare(fe.mean("cost"), **options)
+    assert "clusters of both systems taken as independent" in shared["note"].item()
+    apart = FRAME.with_columns(doc=pl.col("doc") + 1000 * (pl.col("model") == "new"))
+    alone = apart.eval.compare(fe.mean("cost"), **options)
+    assert alone["note"].item() is None
+    assert alone["std_error"].item() == pytest.approx(shared["std_error"].item(), rel=1e-12)
