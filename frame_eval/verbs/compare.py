@@ -14,16 +14,20 @@ from frame_eval.columns import By, Columns, Input, Slices, Source, names, slices
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
+from frame_eval.inference import bootstrap
 from frame_eval.inference import paired as differences
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.paired import METHODS, Difference, Method
+from frame_eval.inference.resample import Draws
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
 from frame_eval.table import Table
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
+    DRAWS,
     Missing,
+    check_draws,
     check_level,
     check_metrics,
     check_names,
@@ -78,6 +82,8 @@ def compare(
     missing: Missing = "raise",
     adjust: adjusting.Method | None = "holm",
     family: Columns | None = None,
+    resamples: int = 9999,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """The difference of every system to the baseline, in every slice, on the same examples.
 
@@ -107,6 +113,10 @@ def compare(
         give p-values only. ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``. None: differences only. With
         ``paired=False`` the score test with the interval of Miettinen and Nurminen, else Welch;
         ``"unpooled"`` and ``"pooled"`` (p only) are the textbook z-tests of two rates.
+        ``"bootstrap"`` (the same as ``"percentile"``), ``"basic"``, ``"bca"`` and
+        ``"studentized"`` resample examples or clusters, the same ones for both systems.
+        ``"permutation"`` (p only) exchanges the systems within examples or clusters, or, unpaired,
+        examples or clusters between systems; exactly, where there are few ways.
     level
         Nominal coverage, between 0 and 1.
     adjust
@@ -114,6 +124,8 @@ def compare(
     family
         Result columns whose equal values make a family of tests; by default each metric's slices
         x systems are one, and overall rows one of their own.
+    resamples, seed
+        As in :func:`summary`.
 
     Returns
     -------
@@ -153,10 +165,15 @@ def compare(
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
     roles = Roles.of(system, example, trial, cluster, weight)
+    drawn = method in differences.RESAMPLING
+    for metric in check_metrics(metrics):
+        if method in bootstrap.KINDS:
+            bootstrap.check_bootstrap(metric, str(method))
+    draws = check_draws(resamples, seed)
     found = contrast(
-        frame, check_metrics(metrics), chosen, roles, baseline, paired, unmatched, missing
+        frame, metrics, chosen, roles, baseline, paired, unmatched, missing, alike=drawn
     )
-    rows = found.table(method, check_level(level))
+    rows = found.table(method, check_level(level), draws=draws)
     adjusted = _adjusted(rows, adjust, family, method)
     order = [name for name in rows.columns if name not in COLUMNS]
     order += [name for name in COLUMNS if name in rows.columns or name == "p_adjusted"]
@@ -187,17 +204,19 @@ class Contrasts:
     paired: bool
     contrasts: tuple[Contrast, ...]
 
-    def table(self, method: Method, level: float, scale: float = 1.0) -> pl.DataFrame:
+    def table(
+        self, method: Method, level: float, scale: float = 1.0, draws: Draws = DRAWS
+    ) -> pl.DataFrame:
         """The result frame; with ``scale``, of the system minus that much of the baseline."""
         blocks = []
         for one in self.contrasts:
             if self.paired:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
-                    one.metric, one.linear, self.found.cluster_of, method, level, scale
+                    one.metric, one.linear, self.found.cluster_of, method, level, draws, scale
                 )
             else:
-                result = differences.unpaired(one.metric, one.linear, method, level, scale)
+                result = differences.unpaired(one.metric, one.linear, method, level, draws, scale)
             blocks.append(_block(one, result))
         return _assembled(blocks, self.found, level if method is not None else None)
 
@@ -211,6 +230,8 @@ def contrast(
     paired: bool,
     unmatched: Unmatched,
     missing: Missing,
+    *,
+    alike: bool = False,
 ) -> Contrasts:
     """The pairs of systems of a frame, ready for tests and intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
@@ -224,7 +245,7 @@ def contrast(
             "different examples say paired=False"
         )
     asked = [*metrics, *_prevalences(metrics)]
-    found = reduce(frame, asked, chosen, roles, missing=missing, by_example=paired)
+    found = reduce(frame, asked, chosen, roles, missing=missing, by_example=paired, alike=alike)
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
