@@ -23,6 +23,7 @@ from frame_eval.metrics.means import bias, mae, mean, rate, ratio, rmse
 from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
+from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.rules import Rule, rule
@@ -41,6 +42,7 @@ __all__ = [
     "assert_passed",
     "balanced_accuracy",
     "bias",
+    "bootstrap",
     "cohen_kappa",
     "col",
     "compare",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -10,9 +11,9 @@ import scipy
 
 from frame_eval.errors import EvalError
 from frame_eval.inference.resample import Draws
-from frame_eval.inference.urns import Additive, Urn
+from frame_eval.inference.urns import Additive, Kinds, Urn, urn
 from frame_eval.metrics.core import Metric
-from frame_eval.table import Floats
+from frame_eval.table import Floats, Ints
 
 Bootstrap: TypeAlias = Literal["bootstrap", "percentile", "basic", "bca", "studentized"]
 KINDS = get_args(Bootstrap)
@@ -78,6 +79,33 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
     if kind in ("bootstrap", "percentile") and units < FEW and not found.note:
         return replace(found, note=f"percentile intervals are too short with {units} units")
     return found
+
+
+def joint_replicates(
+    kinds: Sequence[Kinds], groups: Sequence[Ints], units: int, draws: Draws
+) -> list[Floats]:
+    """Replicates (resamples x groups) of several metrics from one set of drawn units.
+
+    Units are single rows where they have no names; every group then has draws of its own.
+    """
+    if kinds[0].unit is None:
+        alone = [
+            [urn(one, [int(g)]) for g in wanted] for one, wanted in zip(kinds, groups, strict=True)
+        ]
+        return [np.hstack([drawn.replicates(draws) for drawn in urns]) for urns in alone]
+    urns, members = [], []
+    for one, wanted in zip(kinds, groups, strict=True):
+        assert one.unit is not None
+        urns.append([urn(one, [int(g)], merged=False) for g in wanted])
+        members.append([np.unique(one.unit[one.group == g]) for g in wanted])
+    blocks: list[list[Floats]] = [[] for _ in kinds]
+    for weights in draws.weights(np.ones(units, np.int64)):
+        for block, of_metric, chosen in zip(blocks, urns, members, strict=True):
+            values = [
+                drawn.value(weights[:, m]) for drawn, m in zip(of_metric, chosen, strict=True)
+            ]
+            block.append(np.hstack(values))
+    return [np.concatenate(block) for block in blocks]
 
 
 class _Plain:

@@ -137,15 +137,17 @@ class Urn:
 class Additive(Urn):
     """Few sums per unit: those of a draw are one product with the matrix of the units' sums."""
 
-    def __init__(self, kinds: Kinds, part: Ints, parts: int) -> None:
+    def __init__(self, kinds: Kinds, part: Ints, parts: int, *, merged: bool = True) -> None:
         sizes = [len(values) for values in kinds.classes]
         width = len(kinds.names) * int(np.prod(sizes, dtype=int))
         unit, counts, strata = _units(kinds)
         matrix = np.zeros((len(counts), parts, width))
         column = kinds.cell[:, None] * len(kinds.names) + np.arange(len(kinds.names))
         np.add.at(matrix, (unit[:, None], part[:, None], column), kinds.vectors)
-        flat = matrix.reshape(len(counts), -1)
-        self.matrix, self.counts, self.strata = _merged(flat, counts, strata)
+        self.matrix = matrix.reshape(len(counts), -1)
+        self.counts, self.strata = counts, strata
+        if merged:
+            self.matrix, self.counts, self.strata = _merged(self.matrix, counts, strata)
         self.shape = (parts, *sizes, len(kinds.names))
         self.kinds = kinds
 
@@ -207,13 +209,8 @@ class Ranked(Urn):
     def _sums(self, weights: Floats, unit: Ints, vectors: Floats, starts: Ints, cell: Ints) -> Sums:
         whole = len(unit) == weights.shape[1] and bool((np.diff(unit) == 1).all())
         drawn = weights if whole else weights[:, unit]
-        named = {}
-        for name, column in zip(self.kinds.names, vectors.T, strict=True):
-            sums = drawn * column
-            if len(starts) < len(unit):
-                sums = np.add.reduceat(sums, starts, axis=1)
-            named[name] = sums
-        return Sums({"rows": named["n"], **named}, (self.kinds.classes[0][cell],))
+        columns = dict(zip(self.kinds.names, vectors.T, strict=True))
+        return _Drawn(drawn, columns, starts, (self.kinds.classes[0][cell],))
 
     def jackknife(self) -> Floats:
         """The statistic without one unit of each kind, to first order: one pass, no n^2."""
@@ -253,6 +250,30 @@ class Ranked(Urn):
         return lambda swaps: doubled.value(np.hstack([self.counts - swaps, swaps]))
 
 
+class _Drawn(Sums):
+    """The sums of draws by cell, each made when it is asked for."""
+
+    _drawn: Floats
+    _columns: dict[str, Floats]
+    _starts: Ints
+
+    def __init__(
+        self, drawn: Floats, columns: dict[str, Floats], starts: Ints, classes: tuple[Any, ...]
+    ) -> None:
+        super().__init__({}, classes)
+        self.__dict__.update(_drawn=drawn, _columns=columns, _starts=starts)
+
+    def __getattr__(self, name: str) -> Floats:
+        column = self._columns.get("n" if name == "rows" and name not in self._columns else name)
+        if column is None:
+            return super().__getattr__(name)  # type: ignore[no-any-return]  # raises
+        sums = self._drawn if (column == 1).all() else self._drawn * column
+        if len(self._starts) < len(column):
+            sums = np.add.reduceat(sums, self._starts, axis=1)
+        self.__dict__[name] = sums
+        return sums
+
+
 def _units(kinds: Kinds) -> tuple[Ints, Ints, Ints | None]:
     """The position of the unit of every row, how many units are like it, and their strata."""
     if kinds.unit is None:
@@ -278,10 +299,11 @@ def _merged(matrix: Floats, counts: Ints, strata: Ints | None) -> tuple[Floats, 
     return matrix[first], together, None if strata is None else strata[first]
 
 
-def urn(kinds: Kinds, groups: Sequence[int], *, together: bool = False) -> Urn:
+def urn(kinds: Kinds, groups: Sequence[int], *, together: bool = False, merged: bool = True) -> Urn:
     """The urn of the units that some groups have.
 
-    Each group is a column of its values; or, with ``together``, all of them are one.
+    Each group is a column of its values; or, with ``together``, all of them are one. Without
+    ``merged`` each unit stays a kind of its own, in the order of its code.
     """
     spans = [np.searchsorted(kinds.group, [group, group + 1]) for group in groups]
     rows = np.concatenate([np.arange(a, b) for a, b in spans])
@@ -297,7 +319,9 @@ def urn(kinds: Kinds, groups: Sequence[int], *, together: bool = False) -> Urn:
         kinds.counts[rows],
         None if kinds.stratum is None else kinds.stratum[rows],
     )
-    make: Callable[..., Urn] = Ranked if kinds.metric.ordered else Additive
+    parts = len(groups)
     if together:
-        return make(chosen, np.zeros_like(part), 1)
-    return make(chosen, part, len(groups))
+        part, parts = np.zeros_like(part), 1
+    if kinds.metric.ordered:
+        return Ranked(chosen, part, parts)
+    return Additive(chosen, part, parts, merged=merged)
