@@ -54,7 +54,8 @@ def bootstrap(
     pandas.DataFrame or polars.DataFrame
         Columns: the slice keys, the system columns, ``class`` (with ``average=None``), ``metric``,
         ``replicate`` (from 1), ``resampled`` (the metric of the drawn units; null where undefined)
-        and ``estimate`` (of the frame as it is, the same in every replicate). Sorted by slice, system, metric and replicate.
+        and ``estimate`` (of the frame as it is, the same in every replicate). Sorted by slice,
+        system, metric and replicate.
 
     Raises
     ------
