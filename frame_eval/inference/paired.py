@@ -138,9 +138,7 @@ def paired(
     ``draws`` are those of the methods that resample. With ``scale`` the estimate of system 1 counts
     only so much, for margins relative to it.
     """
-    a, b = split(_in_units(metric, found))
-    both = Pairs(a, b, a.group, cluster_of[a.unit])
-    joint = _joint(both, scale)
+    both, joint = _together(metric, found, cluster_of, scale)
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         binary = _is_binary(metric, both) & ~grouped & (scale == 1 and not found.weighted)
@@ -160,6 +158,19 @@ def paired(
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
     return result if method is not None else _without_test(result)
+
+
+def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
+    """The differences of system 0 and system 1 by slice, linearised over clusters."""
+    return _together(metric, found, cluster_of, 1.0)[1]
+
+
+def _together(
+    metric: Metric, found: Linear, cluster_of: Ints, scale: float
+) -> tuple[Pairs, Linear]:
+    a, b = split(_in_units(metric, found))
+    both = Pairs(a, b, a.group, cluster_of[a.unit])
+    return both, _joint(both, scale)
 
 
 def _in_units(metric: Metric, found: Linear) -> Linear:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from frame_eval.inference import paired as differences
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.paired import METHODS, Difference, Method
 from frame_eval.inference.resample import Draws
+from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
@@ -33,6 +34,7 @@ from frame_eval.verbs.summary import (
     check_names,
     notes_of,
     per_class,
+    together,
 )
 
 COLUMNS = (
@@ -82,6 +84,7 @@ def compare(
     missing: Missing = "raise",
     adjust: adjusting.Method | None = "holm",
     family: Columns | None = None,
+    simultaneous: bool = False,
     resamples: int = 9999,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -124,6 +127,9 @@ def compare(
     family
         Result columns whose equal values make a family of tests; by default each metric's slices
         x systems are one, and overall rows one of their own.
+    simultaneous
+        Whether the intervals of a metric hold for all its slices and pairs at once;
+        ``p_adjusted`` then belongs to them, instead of to ``adjust`` and ``family``.
     resamples, seed
         As in :func:`summary`.
 
@@ -173,8 +179,16 @@ def compare(
     found = contrast(
         frame, metrics, chosen, roles, baseline, paired, unmatched, missing, alike=drawn
     )
-    rows = found.table(method, check_level(level), draws=draws)
-    adjusted = _adjusted(rows, adjust, family, method)
+    if simultaneous:
+        if drawn or method is None or family is not None:
+            raise EvalError("simultaneous=True goes with analytic methods, and without family=")
+        families = found.families(draws)
+        levels = {at: one.level(check_level(level)) for at, one in families.items()}
+        rows = found.table(method, level, draws=draws, levels=levels)
+        adjusted = _simultaneous(rows, families, [metric.name for metric in metrics])
+    else:
+        rows = found.table(method, check_level(level), draws=draws)
+        adjusted = _adjusted(rows, adjust, family, method)
     order = [name for name in rows.columns if name not in COLUMNS]
     order += [name for name in COLUMNS if name in rows.columns or name == "p_adjusted"]
     return rows.with_columns(adjusted).select(order)
@@ -205,20 +219,50 @@ class Contrasts:
     contrasts: tuple[Contrast, ...]
 
     def table(
-        self, method: Method, level: float, scale: float = 1.0, draws: Draws = DRAWS
+        self,
+        method: Method,
+        level: float,
+        scale: float = 1.0,
+        draws: Draws = DRAWS,
+        levels: Mapping[int, float] | None = None,
     ) -> pl.DataFrame:
-        """The result frame; with ``scale``, of the system minus that much of the baseline."""
+        """The result frame; with ``scale``, of the system minus that much of the baseline.
+
+        ``levels`` are higher ones by the position of the metric.
+        """
         blocks = []
         for one in self.contrasts:
+            at = level if levels is None else levels[one.position]
             if self.paired:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
-                    one.metric, one.linear, self.found.cluster_of, method, level, draws, scale
+                    one.metric, one.linear, self.found.cluster_of, method, at, draws, scale
                 )
             else:
-                result = differences.unpaired(one.metric, one.linear, method, level, draws, scale)
+                result = differences.unpaired(one.metric, one.linear, method, at, draws, scale)
+            if levels is not None:
+                result = replace(result, method=together(result.method))
             blocks.append(_block(one, result))
         return _assembled(blocks, self.found, level if method is not None else None)
+
+    def families(self, draws: Draws) -> dict[int, Family]:
+        """The family of each metric (by position): all its slices and pairs."""
+        members: dict[int, list[Linear]] = {}
+        for one in self.contrasts:
+            if self.paired:
+                assert self.found.cluster_of is not None
+                joint = differences.joint(one.metric, one.linear, self.found.cluster_of)
+            else:
+                joint = differences.split(one.linear)[0]
+            members.setdefault(one.position, []).append(joint)
+        return {
+            position: family_of(
+                found,
+                draws,
+                clustered=self.paired and any((f.clusters < f.n).any() for f in found),
+            )
+            for position, found in members.items()
+        }
 
 
 def contrast(
@@ -540,6 +584,18 @@ def _names_of(systems: pl.DataFrame) -> pl.Series:
     if systems.width == 1:
         return systems.to_series()
     return systems.select(pl.concat_str(pl.all().cast(pl.String), separator=", ")).to_series()
+
+
+def _simultaneous(
+    rows: pl.DataFrame, families: Mapping[int, Family], metrics: Sequence[str]
+) -> pl.Series:
+    """p-values adjusted within the family of each metric's intervals."""
+    p = rows["p_value"].fill_null(float("nan")).to_numpy()
+    adjusted = np.full(len(p), np.nan)
+    for position, family in families.items():
+        own = (rows["metric"] == metrics[position]).to_numpy()
+        adjusted[own] = family.adjusted(p[own])
+    return pl.Series("p_adjusted", adjusted).fill_nan(None)
 
 
 def _adjusted(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from frame_eval.inference import bootstrap
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.resample import Draws
+from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Reduced, Roles, reduce
 from frame_eval.verbs.results import joined, with_keys
@@ -54,6 +55,7 @@ def summary(
     interval: Interval = "auto",
     level: float = 0.95,
     missing: Missing = "raise",
+    simultaneous: bool = False,
     resamples: int = 9999,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -94,6 +96,8 @@ def summary(
     missing
         Null or NaN among a metric's inputs: ``"raise"``, ``"drop"`` (and count), or ``"worst"``
         (counts as the metric's worst value).
+    simultaneous
+        Whether the intervals of a metric hold for all its slices and systems at once.
     resamples, seed
         How often a bootstrap draws (at least 100), and the seed of its generator: the same frame
         in any order, on any engine, has the same draws.
@@ -136,9 +140,13 @@ def summary(
     chosen = slices(by, overall)
     roles = Roles.of(system, example, trial, cluster, weight)
     drawn = interval in bootstrap.KINDS
+    if simultaneous and (drawn or interval is None):
+        raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
     moments = interval is not None and not drawn
     found = measure(frame, metrics, chosen, roles, missing, moments=moments, alike=drawn)
-    return found.table(interval, check_level(level), draws=check_draws(resamples, seed))
+    draws = check_draws(resamples, seed)
+    levels = found.simultaneous(check_level(level), draws) if simultaneous else None
+    return found.table(interval, check_level(level), draws=draws, levels=levels)
 
 
 @dataclass(frozen=True)
@@ -172,12 +180,16 @@ class Measured:
         *,
         keep_empty: bool = False,
         draws: Draws = DRAWS,
+        levels: Mapping[int, float] | None = None,
     ) -> pl.DataFrame:
-        """The result frame, with intervals at a level."""
+        """The result frame, with intervals at a level; ``levels`` are higher ones by metric."""
         keep = keep_empty or self.keep_empty
         blocks = []
         for one in self.metrics:
-            made = intervals(one.metric, one.linear, interval, level, self.clustered, draws)
+            at = level if levels is None else levels[one.position]
+            made = intervals(one.metric, one.linear, interval, at, self.clustered, draws)
+            if levels is not None:
+                made = replace(made, method=together(made.method))
             blocks.append(_block(one, made, level if interval is not None else np.nan, keep))
         rows = joined(blocks, WHOLE).sort("__fe_group", "__fe_metric")
         group = rows["__fe_group"].to_numpy()
@@ -187,6 +199,22 @@ class Measured:
             (self.found.slices, group // systems),
             (self.found.systems, group % systems),
         )
+
+    def simultaneous(self, level: float, draws: Draws) -> dict[int, float]:
+        """The level of each metric (by position) at which its intervals hold all at once."""
+        members: dict[int, list[Linear]] = {}
+        for one in self.metrics:
+            members.setdefault(one.position, []).append(one.linear)
+        levels = {}
+        for position, found in members.items():
+            clustered = self.clustered and any((f.clusters < f.n).any() for f in found)
+            levels[position] = family_of(found, draws, clustered=clustered).level(level)
+        return levels
+
+
+def together(methods: Any) -> Any:
+    """The names of methods whose intervals hold all at once."""
+    return np.array([text and f"{text}, simultaneous" for text in methods], object)
 
 
 def measure(
