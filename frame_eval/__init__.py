@@ -28,6 +28,7 @@ from frame_eval.verbs.compare import compare
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
+from frame_eval.verbs.worst import worst
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "specificity",
     "summary",
     "where",
+    "worst",
 ]
 
 register()

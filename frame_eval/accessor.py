@@ -13,6 +13,7 @@ from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.summary import summary
+from frame_eval.verbs.worst import worst
 
 R = TypeVar("R")
 
@@ -36,6 +37,7 @@ class Evaluation(Bound[R]):
     bootstrap = bootstrap
     guard = guard
     assert_passed = assert_passed
+    worst = worst
 
     def roles(
         self,

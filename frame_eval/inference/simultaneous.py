@@ -59,25 +59,35 @@ def family_of(members: Sequence[Linear], draws: Draws, *, clustered: bool) -> Fa
     if not clustered:
         return Family(count)
     units = 1 + max(int(found.unit.max(initial=0)) for found in members)
+    parts = [(*influences_by_unit(found, units), cr2(found).df) for found in members]
+    return joint_family(parts, draws)
+
+
+def joint_family(parts: Sequence[tuple[Floats, Floats, Floats]], draws: Draws) -> Family:
+    """The family of the columns of some matrices of influences and shares (units x members).
+
+    With each pair of matrices come the degrees of freedom of its columns; those without any are
+    left out.
+    """
     largest = np.zeros(draws.resamples)
-    for found in members:
-        for start, block in _confidences(found, units, draws):
+    for influence, share, df in parts:
+        for start, block in _confidences(influence, share, df, draws):
             part = largest[start : start + len(block)]
             np.maximum(part, block, out=part)
-    return Family(count, np.sort(largest))
+    return Family(sum(len(df) for _, _, df in parts), np.sort(largest))
 
 
-def _confidences(found: Linear, units: int, draws: Draws) -> Iterator[tuple[int, Floats]]:
-    """The largest of one minus the p-values of all groups, by draws."""
-    df = cr2(found).df
+def _confidences(
+    influence: Floats, share: Floats, df: Floats, draws: Draws
+) -> Iterator[tuple[int, Floats]]:
+    """The largest of one minus the p-values of all columns, by draws."""
     usable = np.flatnonzero(np.isfinite(df))
-    influence, share = _matrices(found, units)
     influence, share, df = influence[:, usable], share[:, usable], df[usable]
     stretch = 1 / (1 - np.minimum(share, 1 - 1e-9))
     fixed = (stretch * influence**2).sum(0)
     lean = stretch * share * influence
     spread = (stretch * share**2).sum(0)
-    for start, signs in _signs(units, draws):
+    for start, signs in _signs(len(influence), draws):
         total = signs @ influence
         # Sum of a (v psi - w total)^2, as v^2 is 1.
         variance = fixed - 2 * total * (signs @ lean) + total**2 * spread
@@ -87,7 +97,7 @@ def _confidences(found: Linear, units: int, draws: Draws) -> Iterator[tuple[int,
         yield start, np.max(1 - p, axis=1, initial=0.0)
 
 
-def _matrices(found: Linear, units: int) -> tuple[Floats, Floats]:
+def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
     """Influences and shares as units x groups."""
     groups = len(found.estimate)
     at = found.unit * groups + found.group
