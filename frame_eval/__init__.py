@@ -7,6 +7,16 @@ respect clusters.
 from frame_eval.accessor import Evaluation, of, register
 from frame_eval.columns import col, cube, each, where
 from frame_eval.errors import ColumnError, EvalError, GuardFailed
+from frame_eval.metrics.calibration import (
+    brier_reliability,
+    brier_resolution,
+    brier_uncertainty,
+    calibration_intercept,
+    calibration_slope,
+    ece,
+    ece_debiased,
+    mce,
+)
 from frame_eval.metrics.classification import (
     accuracy,
     balanced_accuracy,
@@ -20,6 +30,13 @@ from frame_eval.metrics.classification import (
 )
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import bias, mae, mean, rate, ratio, rmse
+from frame_eval.metrics.probability import (
+    bits_per_byte,
+    brier,
+    brier_multiclass,
+    log_loss,
+    perplexity,
+)
 from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
@@ -41,20 +58,33 @@ __all__ = [
     "assert_passed",
     "balanced_accuracy",
     "bias",
+    "bits_per_byte",
+    "brier",
+    "brier_multiclass",
+    "brier_reliability",
+    "brier_resolution",
+    "brier_uncertainty",
+    "calibration_intercept",
+    "calibration_slope",
     "cohen_kappa",
     "col",
     "compare",
     "cube",
     "each",
+    "ece",
+    "ece_debiased",
     "f1",
     "fbeta",
     "guard",
+    "log_loss",
     "mae",
     "mcc",
+    "mce",
     "mean",
     "median",
     "of",
     "pass_at_k",
+    "perplexity",
     "precision",
     "quantile",
     "rate",

@@ -125,7 +125,7 @@ def paired(
             result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
-    return result if method is not None else _without_test(result)
+    return _tested(metric, method, result)
 
 
 def _in_units(metric: Metric, found: Linear) -> Linear:
@@ -343,11 +343,23 @@ def _by_score(
     )
 
 
-def _without_test(found: Difference) -> Difference:
+def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
+    """The difference, without its test where none was asked for or is valid for the metric."""
+    linear = metric.smooth or metric.quantile is not None
+    if method is not None and linear:
+        return found
+    if method not in ("auto", None):
+        raise EvalError(f"method={method!r} is not valid for {metric.name!r}; use 'auto'")
     nothing = np.full(len(found.value), np.nan)
     blank = np.full(len(found.value), "", object)
     return replace(
-        found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank
+        found,
+        std_error=nothing,
+        low=nothing,
+        high=nothing,
+        p_value=nothing,
+        method=blank,
+        note=found.note if linear else blank,
     )
 
 
@@ -381,7 +393,7 @@ def unpaired(
         if method in ("auto", *UNPAIRED):
             kind = "score" if method == "auto" else str(method)
             result = _by_two_proportions(result, a, b, kind, level, score)
-    return result if method is not None else _without_test(result)
+    return _tested(metric, method, result)
 
 
 def _shared_clusters(a: Linear, b: Linear) -> Any:

@@ -13,6 +13,7 @@ import polars.selectors as cs
 import pytest
 from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
+from scipy import optimize, special, stats
 from sklearn import metrics as sk
 
 import frame_eval as fe
@@ -32,6 +33,7 @@ def _table(kind, y, p, **columns):
             "x": rng.gamma(2.0, 3.0, n),
             "z": rng.gamma(2.0, 3.0, n) + 0.1,
             "ok": rng.random(n) < 0.7,
+            "q": np.round(rng.beta(0.8, 1.2, n), 3).clip(0.001, 0.999),
             "w": np.ones(n),
             "g": np.arange(n) % 3,
             "c": np.arange(n) // 4,
@@ -62,6 +64,7 @@ TABLES = {
         *_random(160, [0, 1], 0.4, 2),
         w=pl.Series(np.arange(160) % 7 + 1.0),
         s=_scores(3, 160, True),
+        q=pl.Series((np.arange(160) * 7 % 11 / 10).clip(0.05, 0.95)),
     ),
     "tied": _table(
         "01",
@@ -211,6 +214,67 @@ def _quantile(q):
     return oracle
 
 
+def _bins(t, bins, strategy="uniform"):
+    """Weight, share of positives, mean probability and rows of the bins that have rows."""
+    y, _ = _ones(t)
+    inner = np.arange(1, bins) / bins
+    if strategy == "quantile":
+        inner = np.quantile(t.q, inner, method="inverted_cdf", weights=t.w)
+    code = np.searchsorted(inner, t.q, side="left")
+    for b in np.unique(code):
+        in_bin = code == b
+        w = t.w[in_bin]
+        yield w.sum() / t.w.sum(), w @ y[in_bin] / w.sum(), w @ t.q[in_bin] / w.sum(), len(w)
+
+
+def _of_bins(value, reduce, *args):
+    return lambda t: reduce([value(*found) for found in _bins(t, *args)])
+
+
+def _debiased(weight, y, q, rows):
+    """With the mean of the folded normal law, as scipy has it."""
+    error = np.sqrt(y * (1 - y) / rows)
+    gap = abs(y - q)
+    expected = stats.foldnorm.mean(gap / error, scale=error) if error else gap
+    return weight * (2 * gap - expected)
+
+
+def _resolution(t):
+    y, _ = _ones(t)
+    mean = np.average(y, weights=t.w)
+    return sum(weight * (rate - mean) ** 2 for weight, rate, _, _ in _bins(t, 10))
+
+
+def _uncertainty(t):
+    mean = np.average(_ones(t)[0], weights=t.w)
+    return mean * (1 - mean)
+
+
+def _log_loss(t):
+    return sk.log_loss(_ones(t)[0], t.q, labels=[False, True], sample_weight=t.w)
+
+
+def _recalibrated(slope):
+    """The root of the likelihood equations, by another solver."""
+
+    def oracle(t):
+        y, x = _ones(t)[0], special.logit(t.q)
+        if y.all() or not y.any():
+            return None
+        if slope and (x[y].min() >= x[~y].max() or x[~y].min() >= x[y].max()):
+            return None
+        design = np.stack([np.ones_like(x), x] if slope else [np.ones_like(x)])
+        offset = 0 if slope else x
+
+        def score(b):
+            return design @ (t.w * (y - special.expit(offset + b @ design))) / t.w.sum()
+
+        start = np.array([0.0, 0.1]) if slope else np.zeros(1)
+        return optimize.root(score, start, tol=1e-15).x[-1]
+
+    return oracle
+
+
 def _labels(kind):
     return {"01": None, "words": ["ant", "cat"], "many": [3, 25]}[kind]
 
@@ -289,6 +353,49 @@ CATALOGUE = {
     ),
     "roc_auc": Case(lambda kind: fe.roc_auc("y", "s", positive=_of(kind)), _auc),
     **dict(_families()),
+    "brier": Case(
+        lambda kind: fe.brier("y", "q", positive=_of(kind)),
+        _weighted_mean(lambda t: (_ones(t)[0] - t.q) ** 2),
+    ),
+    "log_loss": Case(lambda kind: fe.log_loss("y", "q", positive=_of(kind)), _log_loss),
+    "perplexity": Case(
+        lambda _: fe.perplexity("x", "z"), lambda t: np.exp((t.w @ t.x) / (t.w @ t.z))
+    ),
+    "bits_per_byte": Case(
+        lambda _: fe.bits_per_byte("x", "z"), lambda t: (t.w @ t.x) / (t.w @ t.z) / np.log(2)
+    ),
+    "ece": Case(
+        lambda kind: fe.ece("y", "q", bins=10, positive=_of(kind)),
+        _of_bins(lambda w, y, q, _: w * abs(y - q), sum, 10),
+    ),
+    "ece quantile": Case(
+        lambda kind: fe.ece("y", "q", bins=7, strategy="quantile", positive=_of(kind)),
+        _of_bins(lambda w, y, q, _: w * abs(y - q), sum, 7, "quantile"),
+    ),
+    "ece_debiased": Case(
+        lambda kind: fe.ece_debiased("y", "q", bins=10, positive=_of(kind)),
+        _of_bins(_debiased, sum, 10),
+    ),
+    "mce": Case(
+        lambda kind: fe.mce("y", "q", bins=4, positive=_of(kind)),
+        _of_bins(lambda *found: abs(found[1] - found[2]), max, 4),
+    ),
+    "brier_reliability": Case(
+        lambda kind: fe.brier_reliability("y", "q", bins=10, positive=_of(kind)),
+        _of_bins(lambda w, y, q, _: w * (y - q) ** 2, sum, 10),
+    ),
+    "brier_resolution": Case(
+        lambda kind: fe.brier_resolution("y", "q", bins=10, positive=_of(kind)), _resolution
+    ),
+    "brier_uncertainty": Case(
+        lambda kind: fe.brier_uncertainty("y", positive=_of(kind)), _uncertainty
+    ),
+    "calibration_slope": Case(
+        lambda kind: fe.calibration_slope("y", "q", positive=_of(kind)), _recalibrated(True)
+    ),
+    "calibration_intercept": Case(
+        lambda kind: fe.calibration_intercept("y", "q", positive=_of(kind)), _recalibrated(False)
+    ),
 }
 
 each_table = pytest.mark.parametrize("table", TABLES)
@@ -373,15 +480,16 @@ def test_row_order_does_not_matter(name):
         assert_frame_equal(first, second, rel_tol=EXACT, abs_tol=1e-13)
 
 
-# Interpolation between order statistics sees the number of rows: copies are no weights there.
-INTERPOLATED = {
+# Interpolation between order statistics and a bias of 1/n see the number of rows: copies are no
+# weights there.
+OF_ROWS = {
     name
     for name, case in CATALOGUE.items()
     if case.make(TABLES["weighted"][0]).quantile not in (None, 0, 1)
-}
+} | {"ece_debiased"}
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in INTERPOLATED])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in OF_ROWS])
 def test_duplicated_rows_of_a_cluster_weigh_twice(name):
     """Each row twice, or with weight 2: the same estimate and the same clustered error."""
     case, (kind, frame) = CATALOGUE[name], TABLES["weighted"]
@@ -393,7 +501,7 @@ def test_duplicated_rows_of_a_cluster_weigh_twice(name):
     second = weighted.eval.summary(metric, cluster="c", weight="v").row(0, named=True)
     assert_allclose(first["estimate"], second["estimate"], rtol=1e-12)
     assert first["clusters"] == second["clusters"]
-    if metric.quantile is None:
+    if metric.smooth:
         assert_allclose(first["std_error"], second["std_error"], rtol=1e-10)
 
 
