@@ -23,12 +23,23 @@ from frame_eval.metrics.classification import (
     cohen_kappa,
     f1,
     fbeta,
+    jaccard,
     mcc,
     precision,
     recall,
     specificity,
 )
 from frame_eval.metrics.core import Metric
+from frame_eval.metrics.decisions import (
+    expected_cost,
+    fnr,
+    fpr,
+    hamming_loss,
+    informedness,
+    markedness,
+    npv,
+    top_k_accuracy,
+)
 from frame_eval.metrics.means import bias, mae, mean, rate, ratio, rmse
 from frame_eval.metrics.probability import (
     bits_per_byte,
@@ -73,15 +84,23 @@ __all__ = [
     "each",
     "ece",
     "ece_debiased",
+    "expected_cost",
     "f1",
     "fbeta",
+    "fnr",
+    "fpr",
     "guard",
+    "hamming_loss",
+    "informedness",
+    "jaccard",
     "log_loss",
     "mae",
+    "markedness",
     "mcc",
     "mce",
     "mean",
     "median",
+    "npv",
     "of",
     "pass_at_k",
     "perplexity",
@@ -95,6 +114,7 @@ __all__ = [
     "rule",
     "specificity",
     "summary",
+    "top_k_accuracy",
     "where",
 ]
 

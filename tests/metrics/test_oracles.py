@@ -279,6 +279,102 @@ def _labels(kind):
     return {"01": None, "words": ["ant", "cat"], "many": [3, 25]}[kind]
 
 
+def _jaccard(y, p, *, average="binary", labels=None, sample_weight=None, zero_division=NAN):
+    """scikit-learn's, whose zero_division can not be NaN: by hand where there is nothing."""
+    y, p = np.asarray(y), np.asarray(p)
+    labels = [True] if average == "binary" else labels
+    parts = [(y == k, p == k) for k in labels]
+    both = np.array([sample_weight @ (a & b) for a, b in parts])
+    either = np.array([sample_weight @ (a | b) for a, b in parts])
+    with np.errstate(invalid="ignore"):
+        each = both / either
+    if average == "micro":
+        return both.sum() / either.sum()
+    if average in (None, "binary"):
+        return each if average is None else each[0]
+    seen = ~np.isnan(each)
+    mean = each[seen].mean()
+    if seen.any():
+        found = sk.jaccard_score(
+            y,
+            p,
+            average="macro",
+            labels=np.array(labels)[seen].tolist(),
+            sample_weight=sample_weight,
+        )
+        assert_allclose(mean, found, rtol=EXACT)
+    return mean
+
+
+def _grades(t):
+    """The classes as numbers: words by their place in the alphabet."""
+    order = {word: k for k, word in enumerate(WORDS)}
+    if t.kind != "words":
+        return np.asarray(t.y, float), np.asarray(t.p, float)
+    return np.array([order[v] for v in t.y]), np.array([order[v] for v in t.p])
+
+
+def _weighted_kappa(power):
+    """From every pair of a row with a row, as agreement of all pairs is agreement by chance."""
+
+    def oracle(t):
+        y, p = _grades(t)
+        observed = np.average(np.abs(y - p) ** power, weights=t.w)
+        chance = np.abs(np.subtract.outer(y, p)) ** power * np.outer(t.w, t.w)
+        return 1 - observed / (chance.sum() / t.w.sum() ** 2) if chance.any() else None
+
+    return oracle
+
+
+def _error_rate(kind):
+    def oracle(t):
+        y, p = _ones(t)
+        score = {"fpr": sk.recall_score, "fnr": sk.recall_score, "npv": sk.precision_score}[kind]
+        if kind == "fnr":
+            return 1 - score(y, p, sample_weight=t.w, zero_division=NAN)
+        value = score(~y, ~p, sample_weight=t.w, zero_division=NAN)
+        return 1 - value if kind == "fpr" else value
+
+    return oracle
+
+
+def _informedness(t):
+    y, _ = _ones(t)
+    if y.all() or not y.any():
+        return None
+    return sk.balanced_accuracy_score(*_ones(t), sample_weight=t.w, adjusted=True)
+
+
+def _markedness(t):
+    y, p = _ones(t)
+    return (
+        None
+        if p.all() or not p.any()
+        else (
+            sk.precision_score(y, p, sample_weight=t.w)
+            + sk.precision_score(~y, ~p, sample_weight=t.w)
+            - 1
+        )
+    )
+
+
+def _costs(kind):
+    """A cost for each pair of classes, none like its mirror image."""
+    classes = {"01": [0, 1], "words": WORDS, "many": [3, 10, 25]}[kind]
+    return {
+        (a, b): 1.5 * i + 0.25 * j * j
+        for i, a in enumerate(classes, 1)
+        for j, b in enumerate(classes)
+        if a != b
+    }
+
+
+def _expected_cost(t):
+    costs = _costs(t.kind)
+    each = [costs.get(pair, 0.0) for pair in zip(t.y, t.p, strict=True)]
+    return np.average(each, weights=t.w)
+
+
 def _families():
     scores = {
         "precision": (fe.precision, sk.precision_score, {}),
@@ -286,6 +382,7 @@ def _families():
         "f1": (fe.f1, sk.f1_score, {}),
         "f0.5": (lambda *a, **k: fe.fbeta(*a, 0.5, **k), sk.fbeta_score, {"beta": 0.5}),
         "f2": (lambda *a, **k: fe.fbeta(*a, 2, **k), sk.fbeta_score, {"beta": 2}),
+        "jaccard": (fe.jaccard, _jaccard, {}),
     }
     for name, (metric, score, options) in scores.items():
         yield (
@@ -353,6 +450,24 @@ CATALOGUE = {
     ),
     "roc_auc": Case(lambda kind: fe.roc_auc("y", "s", positive=_of(kind)), _auc),
     **dict(_families()),
+    **{
+        f"{weights} cohen_kappa": Case(
+            lambda kind, w=weights: fe.cohen_kappa(
+                "y", "p", weights=w, labels=WORDS if kind == "words" else None
+            ),
+            _weighted_kappa(power),
+        )
+        for weights, power in (("linear", 1), ("quadratic", 2))
+    },
+    "npv": Case(lambda kind: fe.npv("y", "p", positive=_of(kind)), _error_rate("npv")),
+    "fpr": Case(lambda kind: fe.fpr("y", "p", positive=_of(kind)), _error_rate("fpr")),
+    "fnr": Case(lambda kind: fe.fnr("y", "p", positive=_of(kind)), _error_rate("fnr")),
+    "informedness": Case(lambda kind: fe.informedness("y", "p", positive=_of(kind)), _informedness),
+    "markedness": Case(lambda kind: fe.markedness("y", "p", positive=_of(kind)), _markedness),
+    "hamming_loss": Case(
+        lambda _: fe.hamming_loss("y", "p"), lambda t: sk.zero_one_loss(t.y, t.p, sample_weight=t.w)
+    ),
+    "expected_cost": Case(lambda kind: fe.expected_cost("y", "p", _costs(kind)), _expected_cost),
     "brier": Case(
         lambda kind: fe.brier("y", "q", positive=_of(kind)),
         _weighted_mean(lambda t: (_ones(t)[0] - t.q) ** 2),
