@@ -52,6 +52,7 @@ from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
 from frame_eval.verbs.compare import compare
+from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
@@ -80,6 +81,7 @@ __all__ = [
     "cohen_kappa",
     "col",
     "compare",
+    "confusion",
     "cube",
     "each",
     "ece",

@@ -10,6 +10,7 @@ import polars as pl
 from frame_eval.columns import Columns, Source
 from frame_eval.evaluation import Bound, with_roles
 from frame_eval.verbs.compare import compare
+from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.summary import summary
 
@@ -32,6 +33,7 @@ class Evaluation(Bound[R]):
 
     summary = summary
     compare = compare
+    confusion = confusion
     guard = guard
     assert_passed = assert_passed
 
