@@ -13,7 +13,7 @@ from frame_eval.errors import EvalError
 from frame_eval.inference import bootstrap, proportion
 from frame_eval.inference.bootstrap import Bootstrap
 from frame_eval.inference.linear import Linear, group_codes
-from frame_eval.inference.resample import Draws
+from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.urns import kinds_of, urn
 from frame_eval.inference.variance import Variance, cr0, cr1, cr2
 from frame_eval.metrics.core import Metric
@@ -85,7 +85,7 @@ def intervals(
     interval: Interval,
     level: float,
     clustered: bool,
-    draws: Draws,
+    draws: Draws = DRAWS,
 ) -> Intervals:
     """The interval of every group; ``draws`` are those of the bootstrap, if it is asked for."""
     method = choose(metric, interval)

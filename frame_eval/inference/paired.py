@@ -157,7 +157,7 @@ def paired(
             result = by(result, metric, found, method, how)
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
-    return result if method is not None else _without_test(result)
+    return _tested(metric, method, result)
 
 
 def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
@@ -398,11 +398,23 @@ def _by_score(
     )
 
 
-def _without_test(found: Difference) -> Difference:
+def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
+    """The difference, without its test where none was asked for or is valid for the metric."""
+    linear = metric.smooth or metric.quantile is not None
+    if method in RESAMPLING or (method is not None and linear):
+        return found
+    if method not in ("auto", None):
+        raise EvalError(f"method={method!r} is not valid for {metric.name!r}; use 'auto'")
     nothing = np.full(len(found.value), np.nan)
     blank = np.full(len(found.value), "", object)
     return replace(
-        found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank
+        found,
+        std_error=nothing,
+        low=nothing,
+        high=nothing,
+        p_value=nothing,
+        method=blank,
+        note=found.note if linear else blank,
     )
 
 
@@ -499,7 +511,7 @@ def unpaired(
             how = Resampling(unit, strata, grouped, level, draws, scale)
             by = _by_permutation if method == "permutation" else _by_bootstrap
             result = by(result, metric, found, method, how)
-    return result if method is not None else _without_test(result)
+    return _tested(metric, method, result)
 
 
 def _shared_clusters(a: Linear, b: Linear) -> Any:

@@ -50,6 +50,9 @@ class Draws:
             yield whole
 
 
+DRAWS = Draws(9999, 0)
+
+
 def block_size(kinds: int) -> int:
     """How many resamples of so many kinds of units are worked on at once."""
     return max(1, _BLOCK // max(kinds, 1))

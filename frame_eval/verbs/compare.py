@@ -18,7 +18,7 @@ from frame_eval.inference import bootstrap
 from frame_eval.inference import paired as differences
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.paired import METHODS, Difference, Method
-from frame_eval.inference.resample import Draws
+from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
@@ -26,7 +26,6 @@ from frame_eval.reduce import Reduced, Roles, reduce
 from frame_eval.table import Table
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
-    DRAWS,
     Missing,
     check_draws,
     check_level,

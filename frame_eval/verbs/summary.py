@@ -15,7 +15,7 @@ from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import Linear, linear
-from frame_eval.inference.resample import Draws
+from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Reduced, Roles, reduce
@@ -23,7 +23,6 @@ from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
 WHOLE = ("n", "clusters", "missing")
-DRAWS = Draws(9999, 0)
 
 COLUMNS = (
     "class",
