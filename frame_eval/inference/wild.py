@@ -9,7 +9,8 @@ import numpy as np
 from frame_eval.table import Floats, Ints
 
 FEW_CLUSTERS = 12
-WEBB = np.sqrt(np.array([0.5, 1.0, 1.5])) * np.array([[-1.0], [1.0]])
+SIGNS: Floats = np.array([-1.0, 1.0])
+WEBB: Floats = np.outer(SIGNS, np.sqrt([0.5, 1.0, 1.5])).ravel()
 
 _BLOCK = 4_000_000  # numbers that are worked on at once
 _ROUNDING = 1e-11  # relative: where two statistics are equal
@@ -78,20 +79,21 @@ def wild(
     p = np.full(len(estimate), np.nan)
     usable = (clusters >= 2) & np.isfinite(estimate)
     for size in np.unique(clusters[usable]):
-        groups = np.flatnonzero(usable & (clusters == size))
-        rows = order[first[groups] + np.arange(size)[:, None]]
-        contribution = estimate[groups] * share[rows] + influence[rows]
-        p[groups] = _p_values(contribution, share[rows], resamples, seed)
+        alike = np.flatnonzero(usable & (clusters == size))
+        many = max(1, _BLOCK // min(resamples, _BLOCK // int(size) + 1))
+        for groups in np.split(alike, range(many, len(alike), many)):
+            rows = order[first[groups] + np.arange(size)[:, None]]
+            contribution = estimate[groups] * share[rows] + influence[rows]
+            p[groups] = _p_values(contribution, share[rows], resamples, seed)
     return p
 
 
 def _p_values(x: Floats, share: Floats, resamples: int, seed: int) -> Floats:
     """p of groups that have equally many clusters (clusters x groups)."""
     clusters = len(x)
-    signs = _draws(clusters, resamples, seed)
     theta, variance = _statistic(x, share, np.ones((1, clusters)))
     count, total = np.zeros(x.shape[1]), 0
-    for drawn in signs:
+    for drawn in _draws(clusters, resamples, seed):
         theta_star, variance_star = _statistic(x, share, drawn)
         # |t*| >= |t| without a division: an error of 0 makes t infinite.
         extreme = theta_star**2 * variance >= theta**2 * variance_star * (1 - _ROUNDING)
@@ -120,10 +122,10 @@ def _draws(clusters: int, resamples: int, seed: int) -> Iterator[Floats]:
     if _enumerable(clusters, resamples):
         patterns = np.arange(2 ** (clusters - 1))
         for part in np.split(patterns, range(block, len(patterns), block)):
-            yield 1.0 - 2.0 * (part[:, None] >> np.arange(clusters) & 1)
+            yield np.where(part[:, None] >> np.arange(clusters) & 1, -1.0, 1.0)
         return
     rng = np.random.default_rng(seed)
-    weights = WEBB.ravel() if clusters < FEW_CLUSTERS else np.array([-1.0, 1.0])
+    weights = WEBB if clusters < FEW_CLUSTERS else SIGNS
     for start in range(0, resamples, block):
         size = (min(block, resamples - start), clusters)
-        yield weights[rng.integers(0, len(weights), size, np.int8)]
+        yield np.take(weights, rng.integers(0, len(weights), size, np.int8))

@@ -90,7 +90,7 @@ def test_webb_weights_under_twelve_clusters():
     rng = np.random.default_rng(5)
     influence, share, group, estimate = clustered(rng.normal(0.4, 1, 30), np.arange(30) % 4)
     x = influence + estimate * share
-    weights = np.array(list(itertools.product(WEBB.ravel(), repeat=4)))
+    weights = np.array(list(itertools.product(WEBB, repeat=4)))
     t_star, t = cr1_t(weights * x, share), cr1_t(x[None], share)
     exact = np.mean(t_star >= t * (1 - 1e-9))
     many = [wild(influence, share, group, estimate, 15, seed=seed)[0] for seed in range(4000)]
