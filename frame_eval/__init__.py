@@ -25,6 +25,7 @@ from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.plan import plan
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
 
@@ -55,6 +56,7 @@ __all__ = [
     "median",
     "of",
     "pass_at_k",
+    "plan",
     "precision",
     "quantile",
     "rate",

@@ -11,6 +11,7 @@ from frame_eval.columns import Columns, Source
 from frame_eval.evaluation import Bound, with_roles
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.plan import plan
 from frame_eval.verbs.summary import summary
 
 R = TypeVar("R")
@@ -34,6 +35,7 @@ class Evaluation(Bound[R]):
     compare = compare
     guard = guard
     assert_passed = assert_passed
+    plan = plan
 
     def roles(
         self,

@@ -72,6 +72,15 @@ def sample_size(
     return (mde(1.0, level, power) / effect) ** 2 * variance
 
 
+def variance_of_rates(rate: float, correlation: float = 0.0) -> float:
+    """2 p (1 - p) (1 - rho), of the difference of two 0/1 outcomes that are equally often 1.
+
+    >>> variance_of_rates(0.4, 0.5)
+    0.24
+    """
+    return 2 * rate * (1 - rate) * (1 - correlation)
+
+
 def mcnemar_power(
     effect: float,
     discordance: float,
