@@ -163,22 +163,13 @@ def case_of(
     simulated: Callable[..., float] | None,
 ) -> Case:
     """The case of a design; simulated by its own test unless said how."""
-    rate: Any = known["rate"]
-    discordance: Any = known["discordance"]
+    rate, discordance = known["rate"], known["discordance"]
     most = np.inf
     if discordance is not None:
         most = discordance
     elif rate is not None:
         most = max(rate, 1 - rate) if design == "one system" else 2 * min(rate, 1 - rate)
-    if simulated is None:
-        if not model.normal:
-            simulated = partial(simulation.power_of_means, model)
-        elif design == "paired":
-            simulated = partial(simulation.power_of_pairs, discordance, exact=tests.exact)
-        elif design == "unpaired":
-            simulated = partial(simulation.power_of_rates, rate)
-        else:
-            simulated = partial(simulation.power_of_rate, rate)
+    simulated = simulated or _own_test(design, model, rate, discordance, tests.exact)
     shown = {
         **known,
         "std_dev": float(np.sqrt((model.between + model.within / model.trials) / model.samples)),
@@ -193,3 +184,16 @@ def case_of(
             "method='exact' is McNemar's test, of independent 0/1 pairs with one trial: use 'auto'"
         )
     return Case(design, ExactPairs(discordance), shown, most, simulated)
+
+
+def _own_test(
+    design: str, model: Design, rate: Any, discordance: Any, exact: bool
+) -> Callable[..., float]:
+    """The simulation of what is assumed: of counts for rates, of normal clusters for the rest."""
+    if not model.normal:
+        return partial(simulation.power_of_means, model)
+    if design == "paired":
+        return partial(simulation.power_of_pairs, discordance, exact=exact)
+    if design == "unpaired":
+        return partial(simulation.power_of_rates, rate)
+    return partial(simulation.power_of_rate, rate)

@@ -239,12 +239,9 @@ def _schema(simulate: bool) -> dict[str, Any]:
 
 def _answer(case: Case, question: Mapping[str, Any], tests: Tests) -> dict[str, Any]:
     """The row of one case and question: what was asked for is put in."""
-    n: Any = question["n"]
-    effect: Any = question["effect"]
-    power: Any = question["power"]
+    n, effect, power = question["n"], question["effect"], question["power"]
     model, level, note = case.model, tests.level, None
-    if effect is not None and abs(effect) > case.most * (1 + 1e-12):
-        raise EvalError(_too_large(case, effect))
+    _check_room(case, effect)
     solved = next(name for name in ("effect", "n", "power") if question[name] is None)
     if solved == "effect":
         effect = model.effect(n, level, power)
@@ -276,13 +273,17 @@ def _answer(case: Case, question: Mapping[str, Any], tests: Tests) -> dict[str, 
     return {name: row.get(name) for name in _schema(tests.simulate)}
 
 
-def _too_large(case: Case, effect: float) -> str:
-    if case.known["discordance"] is not None:
-        return (
-            f"effect={effect!r} is larger than the discordance, {case.known['discordance']:.4g}: "
-            "two systems can not differ by more than the share of examples on which they do"
-        )
-    return f"effect={effect!r} is more than a rate of {case.known['rate']:.4g} leaves room for"
+def _check_room(case: Case, effect: float | None) -> None:
+    """Raise for an effect that the rates can not have."""
+    if effect is None or abs(effect) <= case.most * (1 + 1e-12):
+        return
+    discordance, rate = case.known["discordance"], case.known["rate"]
+    if discordance is None:
+        raise EvalError(f"effect={effect!r} is more than a rate of {rate:.4g} leaves room for")
+    raise EvalError(
+        f"effect={effect!r} is larger than the discordance, {discordance:.4g}: two systems can not "
+        "differ by more than the share of examples on which they do"
+    )
 
 
 def _name(model: Design | ExactPairs, n: float) -> str:
