@@ -8,7 +8,8 @@ import numpy as np
 
 from frame_eval.errors import EvalError
 from frame_eval.inference.linear import Linear, Sample, added
-from frame_eval.inference.paired import paired, split
+from frame_eval.inference.paired import Pairs, _joint, paired, split
+from frame_eval.inference.pairs import welch_df
 from frame_eval.inference.variance import cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.table import Floats, Ints
@@ -20,13 +21,14 @@ class Pilot:
 
     ``between`` is the variance over examples of one example's value (or difference) without the
     noise of trials, ``within`` what a single trial adds, ``design_effect`` (at least 1) what
-    clusters do to ``between``; ``discordance`` is the share of 0/1 pairs that differ, and
-    ``correlation`` that of the two systems over examples.
+    clusters do to ``between`` and ``df`` the degrees of freedom; ``discordance`` is the share of
+    0/1 pairs that differ, and ``correlation`` that of the two systems over examples.
     """
 
     estimate: Floats
     n: Floats
     clusters: Floats
+    df: Floats
     between: Floats
     within: Floats
     trials: Floats
@@ -46,32 +48,39 @@ def pilot_of_pairs(metric: Metric, found: Linear, cluster_of: Ints) -> Pilot:
     of an example it is part of both. 0/1 pairs of one trial have their discordance for variance.
     """
     _check(metric)
-    alone = paired(metric, found, np.arange(len(cluster_of)), "cr2", 0.95)
-    together = paired(metric, found, cluster_of, "cr2", 0.95)
     a, b = split(found)
-    n = together.n
+    joint, alone = joint_of(found, cluster_of), joint_of(found, np.arange(len(cluster_of)))
+    counts = paired(metric, found, cluster_of, None, 0.95)
+    n = joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         (trial_a, times_a), (trial_b, times_b) = _trials(a), _trials(b)
-        there = np.where(a.samples[0].size > 0, 1.0, 0.0)
         within, noise = trial_a + trial_b, trial_a / times_a + trial_b / times_b
-        between = np.maximum(alone.std_error**2 * n - noise, 0)
-        clustered = together.std_error**2 * n - noise
+        clustered = cr2(joint)
+        between = np.maximum(cr2(alone).value * n - noise, 0)
         single = (times_a == 1) & (times_b == 1) & _is_share(metric) & (not found.weighted)
-        discordance = np.where(single, (together.wins + together.losses) / n, np.nan)
+        discordance = np.where(single, (counts.wins + counts.losses) / n, np.nan)
         trials = np.where(within > 0, within / noise, times_a)
+    size = np.sum([sample.size for sample in joint.samples], axis=0)
     return Pilot(
-        estimate=together.value,
+        estimate=joint.estimate,
         n=n,
-        clusters=together.clusters,
+        clusters=joint.clusters,
+        df=clustered.df,
         between=np.where(np.isfinite(discordance), discordance, between),
         within=within,
         trials=trials,
-        cluster_size=_mean_size(a.group, cluster_of[a.unit], there, len(n)),
-        design_effect=_at_least_1(clustered, between),
+        cluster_size=_mean_size(joint.group, size, len(n)),
+        design_effect=_at_least_1(clustered.value * n - noise, between),
         discordance=discordance,
         rate=_rate(metric, found, (a.estimate + b.estimate) / 2),
         correlation=_correlation(a, b),
     )
+
+
+def joint_of(found: Linear, cluster_of: Ints) -> Linear:
+    """The difference of systems 0 and 1 by cluster."""
+    a, b = split(found)
+    return _joint(Pairs(a, b, a.group, cluster_of[a.unit]), 1.0)
 
 
 def pilot_of_rows(metric: Metric, found: Linear) -> Pilot:
@@ -84,21 +93,22 @@ def pilot_of_rows(metric: Metric, found: Linear) -> Pilot:
     _check(metric)
     n, groups = found.n, len(found.estimate)
     size = np.sum([sample.size for sample in found.samples], axis=0)
-    mean_size = _mean_size(found.group, np.arange(len(found.group)), size, groups)
     with np.errstate(divide="ignore", invalid="ignore"):
         squares = np.sum([_row_squares(sample, found) for sample in found.samples], axis=0)
         variance = n**2 / (n - 1) * squares
-        clustered = np.where(found.clusters < n, cr2(found).value * n, variance)
+        robust = cr2(found)
+        clustered = np.where(found.clusters < n, robust.value * n, variance)
         share = found.estimate * (1 - found.estimate)
     nothing = np.full(groups, np.nan)
     return Pilot(
         estimate=found.estimate,
         n=n,
         clusters=found.clusters,
+        df=robust.df,
         between=share if _is_share(metric) and not found.weighted else variance,
         within=np.zeros(groups),
         trials=np.ones(groups),
-        cluster_size=np.where(found.clusters < n, mean_size, 1.0),
+        cluster_size=np.where(found.clusters < n, _mean_size(found.group, size, groups), 1.0),
         design_effect=_at_least_1(clustered, variance),
         discordance=nothing,
         rate=_rate(metric, found, found.estimate),
@@ -114,14 +124,15 @@ def pilot_of_two(metric: Metric, found: Linear) -> Pilot:
     both = pilot_of_rows(metric, found)
     with np.errstate(divide="ignore", invalid="ignore"):
         pilot = Pilot(*(_halves(getattr(both, f.name)).mean(0) for f in fields(both)))
-        between, clustered = (
-            _halves(x).sum(0) for x in (both.between, both.between * both.design_effect)
-        )
+        one = both.between * both.design_effect
+        between, clustered = _halves(both.between).sum(0), _halves(one).sum(0)
+        errors = _halves(one / both.n)
         return replace(
             pilot,
             estimate=_halves(both.estimate)[0] - _halves(both.estimate)[1],
             n=2 / (1 / _halves(both.n)).sum(0),
             clusters=_halves(both.clusters).sum(0),
+            df=welch_df(*(x for half in zip(errors, _halves(both.df), strict=True) for x in half)),
             between=between,
             design_effect=_at_least_1(clustered, between),
         )
@@ -164,12 +175,9 @@ def _trials(system: Linear) -> tuple[Floats, Floats]:
     return variance, n / added(system.group, each, groups)
 
 
-def _mean_size(group: Ints, cluster: Ints, size: Floats, groups: int) -> Floats:
+def _mean_size(group: Ints, size: Floats, groups: int) -> Floats:
     """The size-weighted mean size of the clusters, sum m^2 / sum m, by group."""
-    span = int(cluster.max(initial=0)) + 1
-    key, place = np.unique(group * span + cluster, return_inverse=True)
-    m = added(place, size, len(key))
-    rows, squares = (added(key // span, values, groups) for values in (m, m**2))
+    rows, squares = (added(group, values, groups) for values in (size, size**2))
     return np.where(rows > 0, squares / np.maximum(rows, 1), np.nan)
 
 

@@ -133,16 +133,16 @@ class Design:
 
     ``between`` is the variance of an example's (paired) difference over examples, each measured
     without noise, ``within`` what one trial adds to it. With ``samples`` = 2 every system has
-    examples of its own, and both variances are of the sum of the two. ``cluster_size`` is the
-    size-weighted mean size of clusters and ``design_effect`` what clusters do to ``between``.
-    ``normal`` says that the test is one of z.
+    examples of its own, and both variances are of the sum of the two. ``design_effect`` is what
+    clusters do to ``between``, and each ``independent`` examples are worth one independent one to
+    the degrees of freedom: a cluster of so many. ``normal`` says that the test is one of z.
     """
 
     between: float
     within: float = 0.0
     trials: float = 1.0
-    cluster_size: float = 1.0
     design_effect: float = 1.0
+    independent: float = 1.0
     samples: int = 1
     normal: bool = True
 
@@ -152,8 +152,8 @@ class Design:
         return float(np.sqrt(variance / n))
 
     def df(self, n: float) -> float:
-        """Degrees of freedom: of n / cluster_size clusters alike; none (infinity) for z."""
-        return np.inf if self.normal else self.samples * (n / self.cluster_size - 1)
+        """Degrees of freedom of clusters alike, one less than there are; infinite for z."""
+        return np.inf if self.normal else self.samples * (n / self.independent - 1)
 
     def effect(self, n: int, level: float, power: float) -> float:
         """The minimum detectable effect of n examples; NaN under two clusters."""
@@ -169,7 +169,7 @@ class Design:
         start = max(2, int(np.ceil(least - 1e-9)))
         if self.normal:
             return start
-        start = max(start, int(self.cluster_size) + 1)
+        start = max(start, int(self.independent) + 1)
         return smallest(lambda n: self.effect(n, level, power) <= abs(effect), start)
 
 

@@ -11,10 +11,8 @@ import scipy
 
 from frame_eval.inference import pairs
 from frame_eval.inference.linear import Linear, Sample, added
-from frame_eval.inference.paired import split
 from frame_eval.inference.power import Design
 from frame_eval.inference.variance import cr2
-from frame_eval.table import Floats, Ints
 
 _BLOCK = 2_000_000  # numbers that are drawn at once
 
@@ -55,7 +53,7 @@ def power_of_means(
 ) -> float:
     """Of the t-test of clusters of one size, with normal means; Welch's for two samples."""
     rng = np.random.default_rng(seed)
-    clusters = int(n // design.cluster_size)
+    clusters = int(n // design.independent)
     spread = design.std_error(n) * np.sqrt(clusters / design.samples)
     rejected = 0.0
     for part in _parts(draws, clusters):
@@ -71,61 +69,44 @@ def power_of_means(
 
 
 def power_of_clusters(
-    found: Linear,
-    cluster_of: Ints,
-    place: int,
-    n: int,
-    effect: float,
-    level: float,
-    draws: int,
-    seed: int,
+    joint: Linear, place: int, n: int, effect: float, level: float, draws: int, seed: int
 ) -> float:
     """Of the CR2 t-test, with clusters like those in slice ``place`` of a pilot.
 
-    Every draw takes round(C n / n_pilot) of them with replacement, their differences moved so that
-    the effect is the true one.
+    ``joint`` is the pilot's difference by cluster. Every draw takes round(C n / n_pilot) clusters
+    with replacement, their differences moved so that the effect is the true one.
     """
-    pilot = _clusters(found, cluster_of, place)
-    count = max(2, round(len(pilot.size) * n / pilot.size.sum()))
+    here = joint.group == place
+    influence, share, size = (
+        np.sum([getattr(sample, name)[here] for sample in joint.samples], axis=0)
+        for name in ("influence", "share", "size")
+    )
+    within = sum(sample.within[place] for sample in joint.samples)
+    count = max(2, round(len(size) * n / size.sum()))
     rng = np.random.default_rng(seed)
     rejected = 0.0
     for part in _parts(draws, count):
-        chosen = rng.integers(0, len(pilot.size), (part, count))
+        chosen = rng.integers(0, len(size), (part, count))
         group = np.repeat(np.arange(part), count)
-        share, influence = pilot.share[chosen], pilot.influence[chosen]
-        whole = share.sum(1, keepdims=True)
-        share, influence = share / whole, influence / whole
-        move = influence.sum(1)
-        left = (influence - move[:, None] * share).ravel()
-        within = added(group, (pilot.within[chosen] / whole**2).ravel(), part)
-        size = pilot.size[chosen].ravel()
-        sample = Sample(left, left**2, share.ravel(), size, np.ones(len(left)), within)
-        drawn = replace(found, estimate=move, group=group, samples=(sample,), singles=False)
-        variance = cr2(drawn)
+        whole = share[chosen].sum(1)
+        drawn_share = (share[chosen] / whole[:, None]).ravel()
+        drawn = (influence[chosen] / whole[:, None]).ravel()
+        move = added(group, drawn, part)
+        left = drawn - move[group] * drawn_share
+        rows = size[chosen].sum(1) / size.sum()
+        sample = Sample(
+            influence=left,
+            squares=left**2,
+            share=drawn_share,
+            size=size[chosen].ravel(),
+            count=np.ones(len(left)),
+            within=within * rows / whole**2,
+        )
+        variance = cr2(replace(joint, estimate=move, group=group, samples=(sample,)))
         with np.errstate(divide="ignore", invalid="ignore"):
             t = (effect + move) / np.sqrt(variance.value)
             rejected += np.sum(2 * scipy.special.stdtr(variance.df, -np.abs(t)) < 1 - level)
     return float(rejected / draws)
-
-
-def _clusters(found: Linear, cluster_of: Ints, place: int) -> Sample:
-    """The differences of one slice of two systems, summed by cluster."""
-    a, b = split(found)
-    here = a.group == place
-    cluster = np.unique(cluster_of[a.unit[here]], return_inverse=True)[1]
-    clusters = int(cluster.max(initial=-1)) + 1
-
-    def total(values: Any) -> Floats:
-        return added(cluster, values[here], clusters)
-
-    step = sum(x.influence - y.influence for x, y in zip(a.samples, b.samples, strict=True))
-    share = sum((x.share + y.share) / 2 for x, y in zip(a.samples, b.samples, strict=True))
-    there = np.max([s.size for s in (*a.samples, *b.samples)], axis=0) > 0
-    influence, size = total(step), total(there.astype(float))
-    inside = size > 0
-    within = total(np.square(step)) - influence**2 / np.maximum(size, 1)
-    parts = (influence, influence**2, total(share) / len(a.samples), size, size, within)
-    return Sample(*(values[inside] for values in parts))
 
 
 def _parts(draws: int, length: int) -> Iterator[int]:

@@ -140,19 +140,20 @@ def _assumed_case(design: str, known: dict[str, Any], tests: Tests) -> Case:
     else:
         variance = variance_of_rates(known["rate"], known["correlation"] or 0.0)
         variance /= 2 if design == "one system" else 1
-    share, size = known["trial_share"] or 0.0, known["cluster_size"] or 1.0
+    size = known["cluster_size"] or 1.0
+    share = known["trial_share"] or 0.0
     model = Design(
         between=variance * (1 - share),
         within=variance * share,
         trials=known["trials"] or 1.0,
-        cluster_size=size,
+        independent=size,
         design_effect=1 + (size - 1) * (known["icc"] or 0.0),
         samples=samples,
         normal=known["std_dev"] is None and size == 1 and (known["trials"] or 1) == 1,
     )
     if design == "paired" and known["rate"] is not None:
         known = {**known, "discordance": variance}
-    return case_of(design, model, known, tests, None)
+    return case_of(design, model, {**known, "cluster_size": size}, tests, None)
 
 
 def case_of(
@@ -173,7 +174,6 @@ def case_of(
     shown = {
         **known,
         "std_dev": float(np.sqrt((model.between + model.within / model.trials) / model.samples)),
-        "cluster_size": model.cluster_size,
         "design_effect": model.design_effect,
         "trials": model.trials,
     }

@@ -34,6 +34,7 @@ ANSWER: dict[str, Any] = {
     "power": pl.Float64,
     "simulated_power": pl.Float64,
     "std_error": pl.Float64,
+    "df": pl.Float64,
     "std_dev": pl.Float64,
     "discordance": pl.Float64,
     "rate": pl.Float64,
@@ -148,7 +149,7 @@ def plan(
         A row per answer. Of a pilot first the slice keys, ``class``, ``metric``, ``system``,
         ``baseline``, ``pilot_estimate`` (the difference), ``pilot_n`` and ``pilot_clusters``. Then
         ``design``, ``solved`` (which of the next three is the answer), ``effect``, ``n``,
-        ``power``, ``simulated_power``, ``std_error`` (with n examples), ``std_dev``,
+        ``power``, ``simulated_power``, ``std_error`` and ``df`` (with n examples), ``std_dev``,
         ``discordance``, ``rate``, ``correlation``, ``cluster_size``, ``icc``, ``design_effect``,
         ``trials``, ``trial_share``, ``level``, ``method``, ``note``. Null where not known or, with
         the reason in ``note``, where there is no answer.
@@ -161,9 +162,10 @@ def plan(
 
     Notes
     -----
-    Connor (1987), with the variance under no difference; Kish (1965) for the design effect. The
-    design effect of a pilot is the ratio of CR2 variances with clusters and without, at least 1.
-    The answers of a pilot with few clusters are as uncertain as its variances.
+    Connor (1987), with the variance under no difference; Kish (1965) for the design effect. That of
+    a pilot is the ratio of CR2 variances with clusters and without, at least 1; Satterthwaite's
+    degrees of freedom grow with the number of clusters. The answers of a pilot with few clusters
+    are as uncertain as its variances.
 
     Examples
     --------
@@ -223,7 +225,8 @@ def plan(
     chosen = slices(by, overall)
     check_metrics(metrics)
     if design == "one system":
-        check_names((*chosen.shown, *roles.system), (*PILOT, *ANSWER))
+        taken = {*PILOT, *ANSWER} - {"system", "baseline"}
+        check_names((*chosen.shown, *roles.system), sorted(taken))
         pilots = pilots_of_rows(frame, metrics, chosen, roles, missing)
     else:
         check_names(chosen.shown, (*PILOT, *ANSWER))
@@ -263,8 +266,9 @@ def _answer(case: Case, question: Mapping[str, Any], tests: Tests) -> dict[str, 
         "effect": effect,
         "power": power,
         "std_error": model.std_error(n),
+        "df": _df(model, n),
         "level": level,
-        "method": _name(model, n),
+        "method": _name(model),
         "note": note,
     }
     if tests.simulate and note is None:
@@ -286,10 +290,14 @@ def _check_room(case: Case, effect: float | None) -> None:
     )
 
 
-def _name(model: Design | ExactPairs, n: float) -> str:
+def _df(model: Design | ExactPairs, n: float) -> float | None:
+    return None if isinstance(model, ExactPairs) or model.normal else model.df(n)
+
+
+def _name(model: Design | ExactPairs) -> str:
     if isinstance(model, ExactPairs):
         return "McNemar exact"
-    return "normal" if model.normal else f"noncentral t(df={model.df(n):.4g})"
+    return "normal" if model.normal else "noncentral t"
 
 
 def _of_pilots(
@@ -344,13 +352,14 @@ def _measured_answer(
     known["icc"] = (measured["design_effect"] - 1) / (size - 1) if size > 1 else None
     known["trial_share"] = within / (between + within) if measured["trials"] > 1 else None
     binary = known["discordance" if design == "paired" else "rate"] is not None
+    samples = 2 if design == "unpaired" else 1
     model = Design(
         between=between,
         within=within,
         trials=trials or measured["trials"],
-        cluster_size=size,
         design_effect=measured["design_effect"],
-        samples=2 if design == "unpaired" else 1,
+        independent=measured["n"] / (measured["df"] / samples + 1),
+        samples=samples,
         normal=binary and size == 1,
     )
     simulated = None

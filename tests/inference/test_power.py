@@ -136,7 +136,7 @@ def test_clusters_and_trials():
         sd**2 * (1 - share),
         sd**2 * share,
         trials=k,
-        cluster_size=m,
+        independent=m,
         design_effect=1 + (m - 1) * icc,
         normal=False,
     )
