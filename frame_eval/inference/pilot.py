@@ -119,13 +119,15 @@ def pilot_of_rows(metric: Metric, found: Linear) -> Pilot:
 def pilot_of_two(metric: Metric, found: Linear) -> Pilot:
     """What two systems on different examples say, by slice: the sum of their variances.
 
-    ``n`` is the size of two equal samples of the same error, the harmonic mean.
+    Rates are taken as equal, at their mean. ``n`` is the harmonic mean of both numbers of rows, the
+    size of two equal samples of the same error.
     """
     both = pilot_of_rows(metric, found)
     with np.errstate(divide="ignore", invalid="ignore"):
         pilot = Pilot(*(_halves(getattr(both, f.name)).mean(0) for f in fields(both)))
         one = both.between * both.design_effect
         between, clustered = _halves(both.between).sum(0), _halves(one).sum(0)
+        rate = _halves(both.rate).mean(0)
         errors = _halves(one / both.n)
         return replace(
             pilot,
@@ -133,7 +135,7 @@ def pilot_of_two(metric: Metric, found: Linear) -> Pilot:
             n=2 / (1 / _halves(both.n)).sum(0),
             clusters=_halves(both.clusters).sum(0),
             df=welch_df(*(x for half in zip(errors, _halves(both.df), strict=True) for x in half)),
-            between=between,
+            between=np.where(np.isfinite(rate), 2 * rate * (1 - rate), between),
             design_effect=_at_least_1(clustered, between),
         )
 

@@ -53,7 +53,7 @@ def power_of_means(
 ) -> float:
     """Of the t-test of clusters of one size, with normal means; Welch's for two samples."""
     rng = np.random.default_rng(seed)
-    clusters = int(n // design.independent)
+    clusters = max(2, round(n / design.independent))
     spread = design.std_error(n) * np.sqrt(clusters / design.samples)
     rejected = 0.0
     for part in _parts(draws, clusters):

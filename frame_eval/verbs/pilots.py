@@ -101,7 +101,9 @@ def pilots_of_rows(
             "class": np.full(groups, one.label, object),
             "metric": np.full(groups, one.metric.name, object),
         }
-        blocks.append(Pilots(keys, pilot_of_rows(one.metric, one.linear), one.there, None))
+        pilot = pilot_of_rows(one.metric, one.linear)
+        resampled = partial(simulation.power_of_clusters, one.linear)
+        blocks.append(Pilots(keys, pilot, one.there, None if one.linear.singles else resampled))
 
     def keyed(rows: pl.DataFrame) -> pl.DataFrame:
         found, group = measured.found, rows["__fe_group"].to_numpy()
