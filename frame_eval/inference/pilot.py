@@ -59,7 +59,7 @@ def pilot_of_pairs(metric: Metric, found: Linear, cluster_of: Ints) -> Pilot:
         between = np.maximum(cr2(alone).value * n - noise, 0)
         single = (times_a == 1) & (times_b == 1) & _is_share(metric) & (not found.weighted)
         discordance = np.where(single, (counts.wins + counts.losses) / n, np.nan)
-        trials = np.where(within > 0, within / noise, times_a)
+        trials = np.where((within > 0) & (times_a != times_b), within / noise, times_a)
     size = np.sum([sample.size for sample in joint.samples], axis=0)
     return Pilot(
         estimate=joint.estimate,
