@@ -55,6 +55,7 @@ from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.plan import plan
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.worst import worst
@@ -109,6 +110,7 @@ __all__ = [
     "of",
     "pass_at_k",
     "perplexity",
+    "plan",
     "precision",
     "quantile",
     "rate",

@@ -13,6 +13,7 @@ from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.plan import plan
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.worst import worst
 
@@ -40,6 +41,7 @@ class Evaluation(Bound[R]):
     guard = guard
     assert_passed = assert_passed
     worst = worst
+    plan = plan
 
     def roles(
         self,
