@@ -80,9 +80,8 @@ class Table:
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
         key = packed(self.keys)
-        table = self
-        if not (key[1:] >= key[:-1]).all():
-            order = pl.Series(key).arg_sort().to_numpy()
+        table, order = self, sorting(key)
+        if order is not None:
             table, key = self.take(order), key[order]
         new = np.ones(len(key), bool)
         new[1:] = key[1:] != key[:-1]
@@ -111,6 +110,22 @@ def packed(keys: tuple[Ints, ...]) -> Ints:
             size = int(whole.max(initial=0)) + 1
         whole, size = whole * count + key, size * count
     return whole
+
+
+def sorting(key: Ints) -> Ints | None:
+    """The positions that put keys in order; None where they are in order."""
+    if (key[1:] >= key[:-1]).all():
+        return None
+    span = int(key.max()) + 1
+    if span <= 2 * len(key):
+        # Where keys are dense and distinct, each has a place of its own: no need to sort.
+        order = np.full(span, -1)
+        order[key] = np.arange(len(key))
+        if (order < 0).any():
+            order = order[order >= 0]
+        if len(order) == len(key):
+            return order
+    return pl.Series(key).arg_sort().to_numpy()
 
 
 def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:

@@ -140,10 +140,12 @@ def _in_units(metric: Metric, found: Linear) -> Linear:
     slope = np.full(len(error), np.nan)
     for index, sums in found.totals.blocks:
         i = int(index[0])
-        if np.isfinite(error[i]) and error[i] > 0:
+        if error[i] > 1e-12:
             around = np.clip(metric.quantile + error[i] * np.array([-1.0, 1.0]), 0, 1)
             low, high = quantile_of(sums.classes[0], sums.n, around, float(np.sum(sums.rows)))
             slope[i] = (high - low) / (around[1] - around[0])
+        elif error[i] <= 1e-12 and np.count_nonzero(sums.n) == 1:
+            slope[i] = 0.0  # the quantile of one value, however often, has no error
     samples = tuple(
         replace(
             sample,
@@ -162,7 +164,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
     group, cluster, place = _clusters(both)
 
     def by_cluster(values: Floats) -> Floats:
-        return added(place, values, len(group))
+        return np.bincount(place, values, len(group)).astype(float, copy=False)
 
     samples, sizes = [], np.zeros(len(group))
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
@@ -171,7 +173,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
         rows = by_cluster(np.where((of_a.size > 0) | (of_b.size > 0), 1.0, 0.0))
         between = influence**2 / np.maximum(rows, 1.0)
         within = added(both.slice, step**2, slices) - added(group, between, slices)
-        repeated = np.bincount(group, rows > 1, slices) > 0
+        repeated = added(group, rows > 1, slices) > 0
         samples.append(
             Sample(
                 influence,
