@@ -99,11 +99,20 @@ class Table:
         return replace(first, sums=sums, plain=plain, rows=rows, missing=missing, moments=moments)
 
 
+def span(index: Ints) -> Any:
+    """Sorted positions as a slice where they have no gap: picking then copies nothing."""
+    if len(index) and index[-1] - index[0] == len(index) - 1:
+        return slice(index[0], index[-1] + 1)
+    return index
+
+
 def packed(keys: tuple[Ints, ...]) -> Ints:
     """One integer per row that sorts as the keys do, most significant first."""
     whole, size = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
         count = int(key.max(initial=0)) + 1
+        if count == 1:
+            continue
         if size * count >= 2**62:
             # Too many combinations for the product: number those that occur.
             whole = np.unique(whole, return_inverse=True)[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     totals, place = _totals(metric, table, group, groups)
     starts = _starts(table, group)
     # Units of one row have no spread within.
-    alone = len(starts) == len(group) and not table.singles and table.rows.max(initial=0) <= 1
+    alone = starts == slice(None) and not table.singles and table.rows.max(initial=0) <= 1
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
         share, terms = _terms(metric, table, totals, place, alone)
@@ -117,7 +118,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
     rows = added(group, table.rows, groups)
     n = added(group, terms[0].size, groups) if metric.proportion else rows
-    count = np.max([sample.count for sample in samples], axis=0)
+    count = reduce(np.maximum, [sample.count for sample in samples])
     if table.singles:  # rows of different samples, such as positives and negatives
         count = np.minimum(np.sum([sample.count for sample in samples], axis=0), table.rows)
     return Linear(
@@ -303,33 +304,33 @@ def _cell_indices(shape: tuple[int, ...], cells: tuple[str, ...]) -> Iterator[tu
     return iter(np.ndindex(*shape[len(shape) - len(cells) :]))
 
 
-def _starts(table: Table, group: Ints) -> Ints:
-    """Where the rows of every unit begin."""
+def _starts(table: Table, group: Ints) -> Any:
+    """Where the rows of every unit begin: the positions, or all of them as a slice."""
+    if table.singles:
+        return slice(None)
     new = np.ones(len(group), bool)
-    if not table.singles:
-        new[1:] = (group[1:] != group[:-1]) | (table.unit[1:] != table.unit[:-1])
-    return np.flatnonzero(new)
+    new[1:] = (group[1:] != group[:-1]) | (table.unit[1:] != table.unit[:-1])
+    return slice(None) if new.all() else np.flatnonzero(new)
 
 
-def _sample(
-    table: Table, term: Term, group: Ints, starts: Ints, groups: int, alone: bool
-) -> Sample:
+def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alone: bool) -> Sample:
     """A term added up by unit."""
     influence, denominator, size = term.influence, term.denominator, term.size
-    if len(starts) < len(group):
+    if starts != slice(None):
         influence, denominator, size = (
             np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )
     unit_group = group[starts]
     share = denominator / added(unit_group, denominator, groups)[unit_group]
-    within = np.zeros(groups)
+    none = np.zeros(groups)
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)
-        return Sample(influence, term.squares, each, np.ones(len(size)), size, within)
-    if not alone:
-        between = np.where(size > 0, influence**2 / size, 0.0)
-        within = added(group, term.squares, groups) - added(unit_group, between, groups)
+        return Sample(influence, term.squares, each, np.ones(len(size)), size, none)
     count = (size > 0).astype(float)
+    if alone:
+        return Sample(influence, term.squares, share, size, count, none)
+    between = np.where(size > 0, influence**2 / size, 0.0)
+    within = added(group, term.squares, groups) - added(unit_group, between, groups)
     return Sample(influence, influence**2, share, size, count, np.maximum(within, 0.0))
 
 

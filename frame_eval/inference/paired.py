@@ -16,7 +16,7 @@ from frame_eval.inference.variance import Variance, cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import is_mean
 from frame_eval.metrics.quantiles import quantile_of
-from frame_eval.table import Floats, Ints
+from frame_eval.table import Floats, Ints, span
 
 Test: TypeAlias = Literal[
     "auto",
@@ -71,7 +71,7 @@ def split(found: Linear) -> tuple[Linear, Linear]:
 
 
 def _system(found: Linear, system: int) -> Linear:
-    rows = found.group % 2 == system
+    rows = span(np.flatnonzero(found.group % 2 == system))
     samples = tuple(
         Sample(
             sample.influence[rows],
@@ -222,7 +222,7 @@ def _is_binary(metric: Metric, both: Pairs) -> Any:
         return np.zeros(slices, bool)
     size_a, size_b = both.a.samples[0].size, both.b.samples[0].size
     bad = (size_a != size_b) | (size_a > 1)
-    return np.bincount(both.slice, bad, slices) == 0
+    return added(both.slice, bad, slices) == 0
 
 
 def _check_method(metric: Metric, method: Method, grouped: Any, binary: Any) -> None:
@@ -250,12 +250,12 @@ def _counts(metric: Metric, both: Pairs) -> Floats:
     a, b = _values(both.a), _values(both.b)
     # The values come back from influences, with rounding in their last digits.
     centre = (np.abs(both.a.estimate) + np.abs(both.b.estimate))[both.slice]
-    same = np.abs(a - b) <= 1e-12 * (np.abs(a) + np.abs(b) + centre)
-    kinds = ((a > b) & ~same, (a < b) & ~same, same)
-    counts = np.array([np.bincount(both.slice, (size_a > 0) & k, slices) for k in kinds], float)
+    gap, rounding = a - b, 1e-12 * (np.abs(a) + np.abs(b) + centre)
+    kinds = (gap > rounding, gap < -rounding, np.abs(gap) <= rounding)
+    counts = np.array([added(both.slice, (size_a > 0) & kind, slices) for kind in kinds])
     # Of a precision or recall, different examples are the denominator of each system.
     differ = size_a != size_b if share else (size_a > 0) != (size_b > 0)
-    return np.where(np.bincount(both.slice, differ, slices) == 0, counts, np.nan)
+    return np.where(added(both.slice, differ, slices) == 0, counts, np.nan)
 
 
 def _values(system: Linear) -> Floats:

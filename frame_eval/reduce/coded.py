@@ -269,8 +269,10 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
     tables = []
     for code in members:
         inside = code >= 0
-        chosen = table if inside.all() else table.take(inside)
-        tables.append(replace(chosen, slice=code[inside]))
+        if inside.all():
+            tables.append(replace(table, slice=code))
+        else:
+            tables.append(replace(table.take(inside), slice=code[inside]))
     return stacked(tables)
 
 
