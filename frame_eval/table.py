@@ -79,10 +79,8 @@ class Table:
 
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
-        key = packed(self.keys)
-        table, order = self, sorting(key)
-        if order is not None:
-            table, key = self.take(order), key[order]
+        order, key = in_order(packed(self.keys))
+        table = self if order is None else self.take(order)
         new = np.ones(len(key), bool)
         new[1:] = key[1:] != key[:-1]
         if new.all():
@@ -121,20 +119,20 @@ def packed(keys: tuple[Ints, ...]) -> Ints:
     return whole
 
 
-def sorting(key: Ints) -> Ints | None:
-    """The positions that put keys in order; None where they are in order."""
+def in_order(key: Ints) -> tuple[Ints | None, Ints]:
+    """The positions that sort keys (None where they are sorted), and the sorted keys."""
     if (key[1:] >= key[:-1]).all():
-        return None
-    span = int(key.max()) + 1
-    if span <= 2 * len(key):
+        return None, key
+    size = int(key.max()) + 1
+    if size <= 2 * len(key):
         # Where keys are dense and distinct, each has a place of its own: no need to sort.
-        order = np.full(span, -1)
-        order[key] = np.arange(len(key))
-        if (order < 0).any():
-            order = order[order >= 0]
-        if len(order) == len(key):
-            return order
-    return pl.Series(key).arg_sort().to_numpy()
+        place = np.full(size, -1)
+        place[key] = np.arange(len(key))
+        there = np.flatnonzero(place >= 0)
+        if len(there) == len(key):
+            return place[there], there
+    order = pl.Series(key).arg_sort().to_numpy()
+    return order, key[order]
 
 
 def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:

@@ -110,7 +110,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     totals, place = _totals(metric, table, group, groups)
     starts = _starts(table, group)
     # Units of one row have no spread within.
-    alone = starts == slice(None) and not table.singles and table.rows.max(initial=0) <= 1
+    alone = isinstance(starts, slice) and not table.singles and table.rows.max(initial=0) <= 1
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
         share, terms = _terms(metric, table, totals, place, alone)
@@ -316,7 +316,7 @@ def _starts(table: Table, group: Ints) -> Any:
 def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alone: bool) -> Sample:
     """A term added up by unit."""
     influence, denominator, size = term.influence, term.denominator, term.size
-    if starts != slice(None):
+    if not isinstance(starts, slice):
         influence, denominator, size = (
             np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )

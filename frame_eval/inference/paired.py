@@ -71,7 +71,7 @@ def split(found: Linear) -> tuple[Linear, Linear]:
 
 
 def _system(found: Linear, system: int) -> Linear:
-    rows = span(np.flatnonzero(found.group % 2 == system))
+    rows = span(np.flatnonzero((found.group & 1) == system))
     samples = tuple(
         Sample(
             sample.influence[rows],

@@ -16,7 +16,7 @@ from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
-from frame_eval.table import Floats, Ints, Table, packed, sorting, stacked
+from frame_eval.table import Floats, Ints, Table, in_order, stacked
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,18 @@ def coded(
         # Without a cluster the example is the unit already.
         examples = prepared.examples if prepared.roles.cluster else prepared.units
         units, ids = together(list(examples.values()))
-        # In the order of systems and examples, what follows has memory at hand.
-        key = packed((np.repeat(np.arange(len(frames)), np.diff(lengths)), systems, units))
-        order = sorting(key)
-        if order is not None:
-            known = [*prepared.systems.values(), *examples.values()]
-            frames[:] = [
-                frame.drop(known)[order[rows] - rows.start]
-                for frame, rows in zip(frames, spans, strict=True)
-            ]
-            systems, units = systems[order], units[order]
+        # In the order of systems and examples, what follows has its memory side by side.
+        sortings = [in_order(systems[rows] * len(ids) + units[rows]) for rows in spans]
+        has_codes = [*prepared.systems.values(), *examples.values()]
+        for i, (order, _) in enumerate(sortings):
+            if order is not None:
+                frames[i] = frames[i].drop(has_codes)[order]
+        key = np.concatenate([key for _, key in sortings])
+        systems = key // len(ids)
+        units = key - systems * len(ids)
         per_row = [queries[i] for i, metric in enumerate(metrics) if metric.unit is None]
         if per_row and not prepared.roles.trial:
-            rows = spans[number[id(per_row[0])]]
-            _check_repeats(systems[rows], units[rows], ids)
+            _check_repeats(sortings[number[id(per_row[0])]][1], ids)
         clusters = units
         if prepared.roles.cluster:
             clusters = together(list(prepared.units.values()))[0]
@@ -91,11 +89,11 @@ def coded(
     )
 
 
-def _check_repeats(systems: Ints, units: Ints, ids: pl.DataFrame) -> None:
-    """Raise where a system has several rows on one example; the rows are in their order."""
-    again = (systems[1:] == systems[:-1]) & (units[1:] == units[:-1])
+def _check_repeats(key: Ints, ids: pl.DataFrame) -> None:
+    """Raise where a sorted key of system and example occurs twice."""
+    again = key[1:] == key[:-1]
     if again.any():
-        repeated = np.unique(systems[1:][again] * len(ids) + units[1:][again])
+        repeated = np.unique(key[1:][again])
         examples = ids[repeated[:3] % len(ids)]
         raise EvalError(repeats_message(len(repeated), examples, trials=False))
 
@@ -276,6 +274,9 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
     return stacked(tables)
 
 
+_FEW = 1000  # categories that an Enum finds faster than a join
+
+
 def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
     """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
     if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
@@ -308,9 +309,15 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
         dense = _dense_codes(keys[columns[0]])
         if dense is not None:
             return dense
-    distinct = keys.unique().sort(columns, nulls_last=True)
+    unique = keys.lazy().unique().collect(engine="streaming")
+    distinct = unique.sort(columns, nulls_last=True)
     if distinct.height == 1:
         return np.zeros(frame.height, np.int64), distinct
+    if distinct.dtypes == [pl.String] and distinct.height <= _FEW:
+        # Faster than a join.
+        texts = keys[columns[0]].cast(pl.Enum(distinct[columns[0]].drop_nulls()))
+        code = texts.to_physical().cast(pl.Int64).fill_null(distinct.height - 1)
+        return code.to_numpy(), distinct
     numbered = distinct.with_row_index("__fe_code")
     joined = keys.join(
         numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
