@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import narwhals as nw
 import numpy as np
@@ -15,7 +15,7 @@ from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
-from frame_eval.table import Floats, Ints, Table, stacked
+from frame_eval.table import Floats, Ints, Ranked, Table, stacked
 
 
 @dataclass(frozen=True)
@@ -25,23 +25,42 @@ class Reduced:
     slices: pl.DataFrame
     systems: pl.DataFrame
     shape: tuple[int, int]
-    tables: list[Table]
+    tables: list[Any]  # a Table, or a Ranked where cells are ordered, for every metric
     cluster_of: Ints | None = None
     example_ids: pl.DataFrame | None = None
 
 
+class Cells(Protocol):
+    """Rows behind ordered cells, which are put in order once their groups have codes."""
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A row for every combination of the group keys."""
+        ...
+
+    def ranked(self, metric: Metric, groups: Sequence[Ints], count: int) -> Ranked:
+        """The cells of a metric, the rows of ``frame`` being in these groups (-1: in none)."""
+        ...
+
+
 def coded(
-    prepared: Prepared, metrics: Sequence[Metric], queries: dict[int, Query], by_example: bool
+    prepared: Prepared,
+    metrics: Sequence[Metric],
+    queries: Mapping[int, Query | Cells],
+    by_example: bool,
 ) -> Reduced:
     """Codes for the keys of all queries together, and one table per metric."""
-    distinct = list({id(q): q for q in queries.values()}.values())
+    grouped = {i: q for i, q in queries.items() if isinstance(q, Query)}
+    # Those with units and cells come first: the others have rows for the group keys alone.
+    distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
     lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
     span = {id(q): slice(a, b) for q, a, b in zip(distinct, lengths, lengths[1:], strict=False)}
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        frames = [q.frame.select(columns) for q in distinct if columns]
+        having = [q.frame for q in distinct if set(columns) <= set(q.frame.columns)]
+        frames = [frame.select(columns) for frame in having if columns]
         whole = pl.concat(frames) if frames else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
-        return codes(whole, columns)
+        return codes(whole, columns if frames else ())
 
     systems, system_values = together(list(prepared.systems.values()))
     units, _ = together(list(prepared.units.values()))
@@ -54,15 +73,23 @@ def coded(
         examples = prepared.examples if prepared.roles.cluster else prepared.units
         units, ids = together(list(examples.values()))
         if not prepared.roles.trial:
-            _check_repeats(metrics, queries, span, systems, units, ids)
+            _check_repeats(metrics, grouped, span, systems, units, ids)
         cluster_of = _clusters_of(units, clusters, ids)
         ids = _renamed(ids, examples, prepared.dtypes)
-    tables = []
+    tables: list[Any] = []
     for position, metric in enumerate(metrics):
         found = queries[position]
         rows = span[id(found)]
+        of_rows = [member[rows] for member in members]
+        if not isinstance(found, Query):
+            systems_there = len(system_values)
+            groups = [
+                np.where(code < 0, -1, code * systems_there + systems[rows]) for code in of_rows
+            ]
+            tables.append(found.ranked(metric, groups, count * systems_there))
+            continue
         table = _table(found, found.places[position], metric, prepared, systems[rows], units[rows])
-        tables.append(_in_slices(table, [member[rows] for member in members]))
+        tables.append(_in_slices(table, of_rows))
     return Reduced(
         slice_values,
         _renamed(system_values, prepared.systems, prepared.dtypes),

@@ -45,7 +45,12 @@ def layouts(metrics: Sequence[Metric]) -> list[list[int]]:
     groups: dict[object, list[int]] = {}
     for position, metric in enumerate(metrics):
         cells = tuple(metric.made[name].key for name in metric.cells)
-        groups.setdefault((cells, metric.unit and id(metric)), []).append(position)
+        rows: object = None
+        if metric.ordered:
+            # Cells that are reduced by a sort are of the rows that have all inputs.
+            inputs = frozenset(given.key for given in metric.made.values())
+            rows = (inputs, metric.worst and id(metric))
+        groups.setdefault((cells, rows, metric.unit and id(metric)), []).append(position)
     return list(groups.values())
 
 
