@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -121,6 +123,78 @@ def span(index: Ints) -> Any:
     if len(index) and index[-1] - index[0] == len(index) - 1:
         return slice(index[0], index[-1] + 1)
     return index
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The rows behind ordered cells, where not all rows of a cell are alike.
+
+    ``plain`` are the contributions of a row to each sum but ``n``, without its weight. Without
+    ``cell`` every row is a cell of its own.
+    """
+
+    cell: Ints | None
+    unit: Ints | None
+    weight: Floats | None
+    plain: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Sums of one metric over ordered cells, in the order of group (slice and system) and cell.
+
+    The cells of ``groups[i]`` are those from ``edges[i]`` to ``edges[i + 1]``; groups without a
+    cell do not appear, but have their count in ``missing``. ``sums`` has an array for each of the
+    names, ``scores`` gives what is common to the rows of each cell. Without ``entries`` each row is
+    a unit of its own, and the sums are counts.
+    """
+
+    names: tuple[str, ...]
+    groups: Ints
+    edges: Ints
+    sums: tuple[Floats, ...]
+    rows: Floats
+    scores: Callable[[], Floats]
+    missing: Floats
+    entries: Entries | None
+
+    @cached_property
+    def by_cell(self) -> Floats:
+        """The scores of the cells, made once."""
+        return self.scores()
+
+    @staticmethod
+    def stacked(parts: Sequence[Ranked]) -> Ranked:
+        """The cells of different groups one after the other."""
+        first, join = parts[0], np.concatenate
+        shift = np.cumsum([0, *(len(part.rows) for part in parts)])
+        entries = None
+        if first.entries is not None:
+            found = [part.entries for part in parts if part.entries is not None]
+            whole = [
+                np.arange(len(p.rows)) if p.entries.cell is None else p.entries.cell
+                for p in parts
+                if p.entries is not None
+            ]
+            moved = [cell + by for cell, by in zip(whole, shift, strict=False)]
+            unit = [e.unit for e in found if e.unit is not None]
+            weight = [e.weight for e in found if e.weight is not None]
+            entries = Entries(
+                join(moved),
+                join(unit) if unit else None,
+                join(weight) if weight else None,
+                tuple(map(join, zip(*(e.plain for e in found), strict=True))),
+            )
+        return Ranked(
+            first.names,
+            join([part.groups for part in parts]),
+            join([[0], *(p.edges[1:] + by for p, by in zip(parts, shift, strict=False))]),
+            tuple(map(join, zip(*(part.sums for part in parts), strict=True))),
+            join([part.rows for part in parts]),
+            lambda: join([part.scores() for part in parts]),
+            np.sum([part.missing for part in parts], axis=0),
+            entries,
+        )
 
 
 def packed(keys: tuple[Ints, ...]) -> Ints:

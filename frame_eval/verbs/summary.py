@@ -15,10 +15,11 @@ from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import Linear, linear
+from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce import Reduced, Roles, reduce
+from frame_eval.reduce import Ranked, Reduced, Roles, reduce
 from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
@@ -225,16 +226,33 @@ def measure(
     *,
     moments: bool = True,
     alike: bool = False,
+    tabled: bool = False,
 ) -> Measured:
     """The metrics of a frame, ready for intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.shown, *roles.system), COLUMNS)
-    found = reduce(frame, metrics, chosen, roles, missing=missing, moments=moments, alike=alike)
+    found = reduce(
+        frame,
+        metrics,
+        chosen,
+        roles,
+        missing=missing,
+        moments=moments,
+        alike=alike,
+        tabled=tabled or alike,
+    )
     linearised = tuple(
-        Entry(position, metric, label, linear(metric, table, *found.shape))
+        Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
         for position, (metric, label, table) in enumerate(per_class(metrics, found))
     )
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
+
+
+def _estimated(metric: Metric, table: Any, shape: tuple[int, int], errors: bool) -> Linear:
+    if isinstance(table, Ranked):
+        wanted = errors and (metric.smooth or metric.quantile is not None)
+        return ranked(metric, table, *shape, errors=wanted)
+    return linear(metric, table, *shape)
 
 
 def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
