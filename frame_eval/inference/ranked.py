@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from frame_eval.inference.linear import Linear, Sample, Totals, added, central_differences
+from frame_eval.inference.linear import (
+    Linear,
+    Sample,
+    Totals,
+    added,
+    central_differences,
+    scattered,
+)
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.table import Entries, Floats, Ints, Ranked
 
@@ -51,7 +58,7 @@ def ranked(
                 group, unit, samples = _by_unit(metric, table, table.entries, slopes, groups)
             most = np.ones(len(group))
         count = np.minimum(np.sum([sample.count for sample in samples], axis=0), most)
-        clusters = added(group, count, groups)
+        clusters = scattered(group, count, groups)
     return Linear(
         estimate=estimate,
         share=np.full(groups, np.nan),
@@ -161,14 +168,16 @@ def _by_unit(
         code, unit = key // size, key % size
 
     def by_unit(values: Floats) -> Floats:
-        return values if place is None else added(place, values, len(code))
+        if place is None:
+            return values
+        return scattered(place, values, len(code))
 
     plain = dict(zip(table.names[1:], entries.plain, strict=True))
     weight: Any = 1.0 if entries.weight is None else entries.weight
     one = np.ones(len(group))
     samples = []
     for denominator, members in _members(metric, table.names).items():
-        rows: Any = 0.0
+        rows = np.zeros(len(group))
         for name in members:
             if any(name in slope for slope in slopes):
                 none = np.zeros(1)
@@ -183,14 +192,14 @@ def _by_unit(
         influence, share = by_unit(rows), by_unit(of * weight)
         alike = metric.counts and entries.weight is None
         count = share if alike else by_unit(of if metric.counts else one)
-        total = added(code, share, groups)[code]
+        total = scattered(code, share, groups)[code]
         share = np.where(count > 0, share / total, 0.0)
         squares = np.square(influence)
         if place is None:
             samples.append(Sample(influence, squares, share, one, count, np.zeros(groups)))
             continue
         between = np.where(count > 0, squares / count, 0.0)
-        within = added(group, np.square(rows), groups) - added(code, between, groups)
+        within = scattered(group, np.square(rows), groups) - added(code, between, groups)
         there = (count > 0).astype(float)
         samples.append(Sample(influence, squares, share, count, there, np.maximum(within, 0.0)))
     return code, unit, tuple(samples)
