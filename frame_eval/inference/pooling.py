@@ -177,8 +177,8 @@ def _worst(m2: Floats, c: Floats, kurtosis: float) -> Floats:
     values = mixed(grid.reshape(-1, *[1] * m2.ndim))
     peak = grid[np.argmax(values, axis=0)]
     low, high = np.maximum(peak - grid[1], 0), np.minimum(peak + grid[1], 1 - 1e-9)
-    around = _largest(mixed, low, high)
-    return np.maximum(worst, np.maximum(around, values.max(axis=0)))
+    best: Floats = np.maximum(_largest(mixed, low, high), values.max(axis=0))
+    return np.maximum(worst, best)
 
 
 def _mixed(x: Floats, t: Floats, m2: Floats, c: Floats) -> Floats:
