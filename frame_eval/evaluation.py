@@ -18,7 +18,7 @@ from frame_eval.reduce import give_back
 R = TypeVar("R")
 P = ParamSpec("P")
 # What may follow the keys in a result.
-AFTER_KEYS = ("class", "metric", "rule")
+AFTER_KEYS = ("class", "metric", "rule", "truth")
 ROLES = ("system", "example", "trial", "cluster", "weight")
 
 
@@ -93,8 +93,11 @@ def _key_columns(result: pl.DataFrame, asked: dict[str, Any]) -> dict[str, str]:
 
     Keys stand in front; stacked slices are text, whatever the columns called so hold.
     """
-    front = list(takewhile(lambda name: name not in AFTER_KEYS, result.columns))
-    if slices(asked.get("by"), overall=bool(asked.get("overall"))).stacked:
+    sliced = slices(asked.get("by"), overall=bool(asked.get("overall")))
+    # A key may have the name of a column that follows the keys in another verb.
+    ends = set(AFTER_KEYS).difference(sliced.columns, names(asked.get("system")))
+    front = list(takewhile(lambda name: name not in ends, result.columns))
+    if sliced.stacked:
         front = [name for name in front if name not in ("slice", "value")]
     keys = dict(zip(front, front, strict=True))
     system = names(asked.get("system"))

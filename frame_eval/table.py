@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -79,11 +81,8 @@ class Table:
 
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
-        key = packed(self.keys)
-        table = self
-        if not (key[1:] >= key[:-1]).all():
-            order = pl.Series(key).arg_sort().to_numpy()
-            table, key = self.take(order), key[order]
+        order, key = in_order(packed(self.keys))
+        table = self if order is None else self.take(order)
         new = np.ones(len(key), bool)
         new[1:] = key[1:] != key[:-1]
         if new.all():
@@ -99,12 +98,112 @@ class Table:
         first = table.take(starts)
         return replace(first, sums=sums, plain=plain, rows=rows, missing=missing, moments=moments)
 
+    def without(self, part: Table) -> Table:
+        """The sums of this table less those of some of its rows, which may be of other codes.
+
+        What is left is the group of slice 0; the codes of systems, units and cells tell what
+        belongs to what.
+        """
+        less = replace(
+            part,
+            rows=-part.rows,
+            sums=-part.sums,
+            plain=-part.plain,
+            moments=None if part.moments is None else -part.moments,
+            missing=-part.missing,
+        )
+        tables = [replace(table, slice=np.zeros_like(table.slice)) for table in (self, less)]
+        left = stacked(tables)
+        # Sums that are all taken away leave their rounding.
+        return left.emptied(left.rows <= 0)
+
+
+def span(index: Ints) -> Any:
+    """Sorted positions as a slice where they have no gap: picking then copies nothing."""
+    if len(index) and index[-1] - index[0] == len(index) - 1:
+        return slice(index[0], index[-1] + 1)
+    return index
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The rows behind ordered cells, where not all rows of a cell are alike.
+
+    ``plain`` are the contributions of a row to each sum but ``n``, without its weight. Without
+    ``cell`` every row is a cell of its own.
+    """
+
+    cell: Ints | None
+    unit: Ints | None
+    weight: Floats | None
+    plain: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Sums of one metric over ordered cells, in the order of group (slice and system) and cell.
+
+    The cells of ``groups[i]`` are those from ``edges[i]`` to ``edges[i + 1]``; groups without a
+    cell do not appear, but have their count in ``missing``. ``sums`` has an array for each of the
+    names, ``scores`` gives what is common to the rows of each cell. Without ``entries`` each row is
+    a unit of its own, and the sums are counts.
+    """
+
+    names: tuple[str, ...]
+    groups: Ints
+    edges: Ints
+    sums: tuple[Floats, ...]
+    rows: Floats
+    scores: Callable[[], Floats]
+    missing: Floats
+    entries: Entries | None
+
+    @cached_property
+    def by_cell(self) -> Floats:
+        """The scores of the cells, made once."""
+        return self.scores()
+
+    @staticmethod
+    def stacked(parts: Sequence[Ranked]) -> Ranked:
+        """The cells of different groups one after the other."""
+        first, join = parts[0], np.concatenate
+        shift = np.cumsum([0, *(len(part.rows) for part in parts)])
+        entries = None
+        if first.entries is not None:
+            found = [part.entries for part in parts if part.entries is not None]
+            whole = [
+                np.arange(len(p.rows)) if p.entries.cell is None else p.entries.cell
+                for p in parts
+                if p.entries is not None
+            ]
+            moved = [cell + by for cell, by in zip(whole, shift, strict=False)]
+            unit = [e.unit for e in found if e.unit is not None]
+            weight = [e.weight for e in found if e.weight is not None]
+            entries = Entries(
+                join(moved),
+                join(unit) if unit else None,
+                join(weight) if weight else None,
+                tuple(map(join, zip(*(e.plain for e in found), strict=True))),
+            )
+        return Ranked(
+            first.names,
+            join([part.groups for part in parts]),
+            join([[0], *(p.edges[1:] + by for p, by in zip(parts, shift, strict=False))]),
+            tuple(map(join, zip(*(part.sums for part in parts), strict=True))),
+            join([part.rows for part in parts]),
+            lambda: join([part.scores() for part in parts]),
+            np.sum([part.missing for part in parts], axis=0),
+            entries,
+        )
+
 
 def packed(keys: tuple[Ints, ...]) -> Ints:
     """One integer per row that sorts as the keys do, most significant first."""
     whole, size = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
         count = int(key.max(initial=0)) + 1
+        if count == 1:
+            continue
         if size * count >= 2**62:
             # Too many combinations for the product: number those that occur.
             whole = np.unique(whole, return_inverse=True)[1]
@@ -113,12 +212,29 @@ def packed(keys: tuple[Ints, ...]) -> Ints:
     return whole
 
 
+def in_order(key: Ints) -> tuple[Ints | None, Ints]:
+    """The positions that sort keys (None where they are sorted), and the sorted keys."""
+    if (key[1:] >= key[:-1]).all():
+        return None, key
+    size = int(key.max()) + 1
+    if size <= 2 * len(key):
+        # Where keys are dense and distinct, each has a place of its own: no need to sort.
+        place = np.full(size, -1)
+        place[key] = np.arange(len(key))
+        there = np.flatnonzero(place >= 0)
+        if len(there) == len(key):
+            return place[there], there
+    order = pl.Series(key).arg_sort().to_numpy()
+    return order, key[order]
+
+
 def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:
     """Centred second moments of merged rows: within, plus between their means."""
     assert table.moments is not None
     sizes = np.diff(np.append(starts, len(table.rows)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.where(table.rows[:, None] > 0, table.sums / table.rows[:, None], 0.0)
+        # Rows that are taken away are negative, their means are not.
+        means = np.where(table.rows[:, None] != 0, table.sums / table.rows[:, None], 0.0)
         centres = np.where(rows[:, None] > 0, sums / rows[:, None], 0.0)
     off = means - np.repeat(centres, sizes, axis=0)
     between = table.rows[:, None, None] * off[:, :, None] * off[:, None, :]

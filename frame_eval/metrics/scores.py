@@ -16,24 +16,32 @@ def _sides(c: Any) -> Any:
 
 def _auc(s: Any) -> Any:
     pos, neg = s.pos, s.neg
-    below = np.cumsum(neg, axis=-1) - neg / 2
     pairs = pos.sum(-1) * neg.sum(-1)
+    wins = np.einsum("...k,...k->...", pos, np.cumsum(neg, axis=-1))
+    ties = np.einsum("...k,...k->...", pos, neg)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (pos * below).sum(-1) / pairs
+        return (wins - ties / 2) / pairs
 
 
 def _auc_gradient(s: Any) -> Any:
     """Placement values (DeLong, DeLong and Clarke-Pearson 1988), centred at the AUC."""
-    positives = s.pos.sum(-1, keepdims=True)
-    negatives = s.neg.sum(-1, keepdims=True)
-    below = np.cumsum(s.neg, axis=-1) - s.neg / 2
-    above = positives - (np.cumsum(s.pos, axis=-1) - s.pos / 2)
+    positives, negatives = (x.sum(-1, keepdims=True) for x in (s.pos, s.neg))
     auc = _auc(s)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {
-            "pos": (below / negatives - auc) / positives,
-            "neg": (above / positives - auc) / negatives,
-        }
+        below = _below(s.neg)
+        below /= negatives * positives
+        below -= auc / positives
+        above = _below(s.pos)
+        above /= -negatives * positives
+        above += (1 - auc) / negatives
+    return {"pos": below, "neg": above}
+
+
+def _below(counts: Any) -> Any:
+    """How many are in lower cells, and half of those in the same."""
+    below = np.cumsum(counts, axis=-1)
+    below -= counts / 2
+    return below
 
 
 def _no_positives(s: Any) -> Any:

@@ -1,0 +1,208 @@
+"""Estimates over ordered cells and their linearisation, without a table of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from frame_eval.inference.linear import Linear, Sample, Totals, added, central_differences
+from frame_eval.metrics.core import Metric, Sums
+from frame_eval.table import Entries, Floats, Ints, Ranked
+
+
+class _OrderedSums(Sums):
+    """The sums of one group, whose scores are made when they are asked for."""
+
+    def __init__(self, values: dict[str, Any], scores: Callable[[], Floats]) -> None:
+        self.__dict__.update(values, _scores=scores)
+
+    @cached_property
+    def classes(self) -> tuple[Floats]:  # type: ignore[override]
+        """The scores of the cells."""
+        return (self._scores(),)
+
+
+def ranked(
+    metric: Metric, table: Ranked, slices: int, systems: int, *, errors: bool = True
+) -> Linear:
+    """Estimate a metric over ordered cells in every group, and linearise it there.
+
+    Without ``errors`` the influences are left out, if the number of units is known without them.
+    """
+    groups = slices * systems
+    totals = _totals(table, metric, groups)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
+    estimate = np.where(np.isfinite(estimate), estimate, np.nan)
+    rows = totals.apply(lambda s: np.sum(s.rows), default=0.0)
+    units = table.entries is not None and table.entries.unit is not None
+    group, unit, clusters = table.groups, np.zeros(len(table.groups), np.int64), rows
+    samples: tuple[Sample, ...] = ()
+    if errors or units:
+        slopes = [_slopes(metric, table.names, sums) for _, sums in totals.blocks]
+        if table.entries is None:
+            samples = _alike(metric, table, slopes, groups)
+            most = rows[group]
+        else:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                group, unit, samples = _by_unit(metric, table, table.entries, slopes, groups)
+            most = np.ones(len(group))
+        count = np.minimum(np.sum([sample.count for sample in samples], axis=0), most)
+        clusters = added(group, count, groups)
+    return Linear(
+        estimate=estimate,
+        share=np.full(groups, np.nan),
+        n=rows,
+        clusters=clusters,
+        missing=table.missing,
+        rows=rows,
+        group=group,
+        unit=unit,
+        samples=samples,
+        totals=totals,
+        weighted=table.entries is not None and table.entries.weight is not None,
+        singles=not units,
+        source=None,
+        systems=systems,
+    )
+
+
+def _totals(table: Ranked, metric: Metric, groups: int) -> Totals:
+    blocks = []
+    for i, group in enumerate(table.groups):
+        part = slice(table.edges[i], table.edges[i + 1])
+        values = {name: sums[part] for name, sums in zip(table.names, table.sums, strict=True)}
+        sums = _OrderedSums({**values, "rows": table.rows[part]}, partial(_scores, table, part))
+        blocks.append((np.array([group]), sums))
+    return Totals(metric, table.names, tuple(blocks), groups)
+
+
+def _scores(table: Ranked, part: slice) -> Floats:
+    return table.by_cell[part]
+
+
+def _slopes(metric: Metric, names: tuple[str, ...], sums: Sums) -> dict[str, Floats]:
+    """The gradient by cell, of the sums that have one, shifted so that influences sum to 0."""
+    values = {name: getattr(sums, name) for name in names}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if metric.gradient is None:
+            found = np.moveaxis(
+                central_differences(metric.finish, names, sums, metric.cells), -1, 0
+            )
+            given = dict(zip(names, found, strict=True))
+        else:
+            given = dict(metric.gradient(sums))
+        drift = sum(_dot(slope, values[name]) for name, slope in given.items())
+    if not np.isfinite(drift):
+        given = {name: np.where(np.isfinite(g), g, 0.0) for name, g in given.items()}
+        drift = sum(_dot(slope, values[name]) for name, slope in given.items())
+    size = sum(_dot(np.abs(slope), np.abs(values[name])) for name, slope in given.items())
+    if abs(drift) > 1e-7 * size:
+        shift = drift / np.sum(values["n"])
+        given["n"] = given.get("n", np.zeros(len(values["n"]))) - shift
+    return given
+
+
+def _dot(left: Floats, right: Floats) -> float:
+    # The threads of a matrix product cost more than they give for many short slices.
+    return float(np.einsum("i,i->", left, right))
+
+
+def _members(metric: Metric, names: tuple[str, ...]) -> dict[str, list[str]]:
+    """The sums of every sample by its denominator; those of none go with the first."""
+    samples = metric.samples or {"n": names}
+    rest = set(names).difference(*samples.values())
+    found = {}
+    for denominator, members in samples.items():
+        found[denominator] = [name for name in names if name in members or name in rest]
+        rest = set()
+    return found
+
+
+def _alike(
+    metric: Metric, table: Ranked, slopes: list[dict[str, Floats]], groups: int
+) -> tuple[Sample, ...]:
+    """One row for all units of a group: rows that count the same, each a unit of its own."""
+    sums = dict(zip(table.names, table.sums, strict=True))
+    parts = [slice(a, b) for a, b in zip(table.edges, table.edges[1:], strict=False)]
+    samples = []
+    for denominator, members in _members(metric, table.names).items():
+        count = np.array([sums[denominator][part].sum() for part in parts])
+        influence, squares = np.zeros(len(parts)), np.zeros(len(parts))
+        for i, (part, slope) in enumerate(zip(parts, slopes, strict=True)):
+            for name in members:
+                if name in slope:
+                    influence[i] += _dot(slope[name], sums[name][part])
+                    squares[i] += _dot(np.square(slope[name]), sums[name][part])
+        share = np.where(count > 0, 1 / np.maximum(count, 1), 0.0)
+        one = np.ones(len(parts))
+        samples.append(Sample(influence, squares, share, one, count, np.zeros(groups)))
+    return tuple(samples)
+
+
+def _by_unit(
+    metric: Metric, table: Ranked, entries: Entries, slopes: list[dict[str, Floats]], groups: int
+) -> tuple[Ints, Ints, tuple[Sample, ...]]:
+    """The groups and codes of the units, and the rows added up by them."""
+    cells = np.diff(table.edges)
+
+    def spread(by_cell: Any) -> Any:
+        return by_cell if entries.cell is None else by_cell[entries.cell]
+
+    group = spread(np.repeat(table.groups, cells))
+    if entries.unit is None:
+        place, code, unit = None, group, np.zeros(len(group), np.int64)
+    else:
+        size = int(entries.unit.max(initial=0)) + 1
+        key, place = numbered(group * size + entries.unit)
+        code, unit = key // size, key % size
+
+    def by_unit(values: Floats) -> Floats:
+        return values if place is None else added(place, values, len(code))
+
+    plain = dict(zip(table.names[1:], entries.plain, strict=True))
+    weight: Any = 1.0 if entries.weight is None else entries.weight
+    one = np.ones(len(group))
+    samples = []
+    for denominator, members in _members(metric, table.names).items():
+        rows: Any = 0.0
+        for name in members:
+            if any(name in slope for slope in slopes):
+                none = np.zeros(1)
+                found = [
+                    np.broadcast_to(s.get(name, none), n)
+                    for s, n in zip(slopes, cells, strict=True)
+                ]
+                by_cell = found[0] if len(found) == 1 else np.concatenate(found)
+                rows = rows + spread(by_cell) * plain.get(name, 1.0)
+        rows = rows * weight
+        of = plain.get(denominator, one)
+        influence, share = by_unit(rows), by_unit(of * weight)
+        alike = metric.counts and entries.weight is None
+        count = share if alike else by_unit(of if metric.counts else one)
+        total = added(code, share, groups)[code]
+        share = np.where(count > 0, share / total, 0.0)
+        squares = np.square(influence)
+        if place is None:
+            samples.append(Sample(influence, squares, share, one, count, np.zeros(groups)))
+            continue
+        between = np.where(count > 0, squares / count, 0.0)
+        within = added(group, np.square(rows), groups) - added(code, between, groups)
+        there = (count > 0).astype(float)
+        samples.append(Sample(influence, squares, share, count, there, np.maximum(within, 0.0)))
+    return code, unit, tuple(samples)
+
+
+def numbered(key: Ints) -> tuple[Ints, Ints]:
+    """The distinct values in order, and where among them each value is."""
+    span = int(key.max(initial=0)) + 1
+    if span > 4 * len(key) + 1000:
+        found, place = np.unique(key, return_inverse=True)
+        return found, place
+    # Marking the keys that occur spares the sort where most of them do.
+    there = np.zeros(span, bool)
+    there[key] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
