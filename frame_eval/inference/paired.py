@@ -345,8 +345,7 @@ def _by_score(
 
 def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
     """The difference, without its test where none was asked for or is valid for the metric."""
-    linear = metric.smooth or metric.quantile is not None
-    if method is not None and linear:
+    if method is not None and metric.linear:
         return found
     if method not in ("auto", None):
         raise EvalError(f"method={method!r} is not valid for {metric.name!r}; use 'auto'")
@@ -359,7 +358,7 @@ def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
         high=nothing,
         p_value=nothing,
         method=blank,
-        note=found.note if linear else blank,
+        note=found.note if metric.linear else blank,
     )
 
 

@@ -448,34 +448,36 @@ def _shift_model(s: Any) -> Model:
     return Model(np.ones((len(x), 1)), x)
 
 
-def _expit(x: Array) -> Array:
-    expit: Array = 0.5 * (1.0 + np.tanh(0.5 * x))
-    return expit
+def _likelihood(model: Model, s: Any, coefficients: Array) -> tuple[float, Array]:
+    """The log-likelihood of the labels, and the probabilities of the model."""
+    eta = model.offset + model.design @ coefficients
+    small = np.exp(-np.abs(eta))
+    value = s.pos @ eta - (s.pos + s.neg) @ (np.maximum(eta, 0.0) + np.log1p(small))
+    return float(value), np.where(eta < 0, small, 1.0) / (1.0 + small)
 
 
 def _fitted(model: Model, s: Any) -> tuple[Array, Array, Array]:
-    """Coefficients, probabilities and inverse information at the largest likelihood, by Newton."""
-    n = s.pos + s.neg
-    design, offset = model
+    """Coefficients, probabilities and inverse information at the largest likelihood, by Newton.
 
-    def likelihood(coefficients: Array) -> float:
-        eta = offset + design @ coefficients
-        return float(s.pos @ eta - n @ np.logaddexp(0.0, eta))
-
+    NaN where the likelihood is too flat to find it.
+    """
+    design, n = model.design, s.pos + s.neg
     found = np.zeros(design.shape[1])
+    value, p = _likelihood(model, s, found)
     for _ in range(100):
-        p = _expit(offset + design @ found)
-        information = (design * (n * p * (1.0 - p))[:, None]).T @ design
-        step = np.linalg.solve(information, design.T @ (s.pos - n * p))
-        base, tiny = likelihood(found), 1e-12 * n.sum()
-        while likelihood(found + step) < base - tiny:
-            step = step / 2.0
-        found = found + step
-        if np.abs(step).max() <= 1e-12 * (1.0 + np.abs(found).max()):
+        information = design.T @ (design * (n * p * (1.0 - p))[:, None])
+        if not np.linalg.det(information) > 0:
             break
-    p = _expit(offset + design @ found)
-    information = (design * (n * p * (1.0 - p))[:, None]).T @ design
-    return found, p, np.linalg.inv(information)
+        inverse = np.linalg.inv(information)
+        step = inverse @ (design.T @ (s.pos - n * p))
+        if np.abs(step).max() <= 1e-12 * (1.0 + np.abs(found).max()):
+            return found, p, inverse
+        moved, q = _likelihood(model, s, found + step)
+        while moved < value - 1e-12 * n.sum():
+            step = step / 2.0
+            moved, q = _likelihood(model, s, found + step)
+        found, value, p = found + step, moved, q
+    return np.full_like(found, np.nan), p, np.full((len(found), len(found)), np.nan)
 
 
 def _certain(s: Any) -> Any:
@@ -523,6 +525,11 @@ def _coefficient_gradient(model_of: Any, undefined: Any, s: Any) -> Any:
     return {"pos": influence * (1.0 - p), "neg": -influence * p}
 
 
+def _otherwise(_: Any) -> bool:
+    """The reason that is left where no other one holds."""
+    return True
+
+
 def _there(model_of: Any, s: Any) -> Model:
     """The model, without the infinite logits of probabilities that have no weight."""
     model = model_of(s)
@@ -542,7 +549,7 @@ def _recalibration(
         ordered=True,
         gradient=partial(_coefficient_gradient, model_of, undefined),
         counts=True,
-        undefined=undefined,
+        undefined={**undefined, "the likelihood is too flat": _otherwise},
     )
 
 

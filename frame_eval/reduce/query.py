@@ -148,7 +148,7 @@ def _ask_for(
         n = ask(of_n.sum(), "s")
     else:
         n = rows
-    wanted = moments and not (metric.counts and weight is None)
+    wanted = moments and metric.linear and not (metric.counts and weight is None)
     if metric.proportion is not None and weight is None:
         wanted = False
     second = None
