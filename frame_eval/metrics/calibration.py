@@ -113,6 +113,7 @@ def _empty(s: Any) -> Any:
 
 PLUG_IN = "no interval: the estimate from bins is biased upwards"
 DEBIASED = "no interval: the estimate is not smooth"
+FLAT = "no interval: the estimate is flat where half of the rows are positive"
 
 
 def _remark(text: str, _: Any) -> str:
@@ -371,12 +372,6 @@ def _variance(s: Any) -> Any:
     return rate * (1.0 - rate)
 
 
-def _variance_gradient(s: Any) -> Any:
-    rate = s.y / s.n
-    slope = (1.0 - 2.0 * rate) / s.n
-    return {"y": slope, "n": -slope * rate}
-
-
 def _no_rows(s: Any) -> Any:
     return s.n == 0
 
@@ -395,7 +390,7 @@ def brier_uncertainty(target: Source, *, positive: Any = None) -> Metric:
     -------
     Metric
         Called ``brier_uncertainty``, between 0 and 0.25 (Murphy 1973): it is of the data, not of
-        the probabilities. Null for a slice without rows.
+        the probabilities, and has no interval. Null for a slice without rows.
 
     Raises
     ------
@@ -414,9 +409,11 @@ def brier_uncertainty(target: Source, *, positive: Any = None) -> Metric:
         {"y": label(target, positive)},
         _y,
         _variance,
-        gradient=_variance_gradient,
-        bounds=(0, None),
+        gradient=_none,
+        bounds=(0, 0.25),
+        smooth=False,
         undefined={"no rows": _no_rows},
+        note=partial(_remark, FLAT),
     )
 
 

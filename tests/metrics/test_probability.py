@@ -273,9 +273,9 @@ SCORES = {
     "brier": fe.brier("y", "q"),
     "log_loss": fe.log_loss("y", "q"),
     "calibration_slope": fe.calibration_slope("y", "q"),
-    "brier_uncertainty": fe.brier_uncertainty("y"),
 }
 BINNED = {
+    "brier_uncertainty": fe.brier_uncertainty("y"),
     "ece": fe.ece("y", "q"),
     "ece_quantile": fe.ece("y", "q", strategy="quantile").alias("ece_quantile"),
     "mce": fe.mce("y", "q"),
