@@ -84,6 +84,15 @@ def _squared_gap(b: Bins) -> Array:
     return value
 
 
+def _unbiased_squared_gap(b: Bins) -> Array:
+    """Without what chance adds in each bin; bins of one row can not say how much that is."""
+    several = b.rows > 1
+    chance = b.rate * (1.0 - b.rate) / np.where(several, b.rows - 1.0, 1.0)
+    weight = np.where(several, b.n, 0.0)
+    value: Array = (weight * (b.gap**2 - chance)).sum(-1) / weight.sum(-1)
+    return value
+
+
 def _overall(b: Bins) -> Array:
     rate: Array = (b.weight * b.rate).sum(-1)
     return rate
@@ -111,8 +120,13 @@ def _empty(s: Any) -> Any:
     return s.n.sum(-1) == 0
 
 
+def _otherwise(_: Any) -> bool:
+    """The reason that is left where no other one holds."""
+    return True
+
+
 PLUG_IN = "no interval: the estimate from bins is biased upwards"
-DEBIASED = "no interval: the estimate is not smooth"
+DEBIASED = "no interval: near perfect calibration the estimate is not smooth"
 FLAT = "no interval: the estimate is flat where half of the rows are positive"
 
 
@@ -141,7 +155,13 @@ def _binned(
         "bin": binned(prob, bins) if uniform else score(prob),
     }
     bins_of = _equal_width if uniform else partial(_equal_mass, bins)
-    chosen = {"note": partial(_remark, PLUG_IN), "better": "lower", "bounds": (0, 1), **options}
+    chosen = {
+        "note": partial(_remark, PLUG_IN),
+        "better": "lower",
+        "bounds": (0, 1),
+        "undefined": {"no rows": _empty},
+        **options,
+    }
     return Metric(
         name,
         inputs,
@@ -151,7 +171,6 @@ def _binned(
         ordered=not uniform,
         gradient=_none,
         smooth=False,
-        undefined={"no rows": _empty},
         **chosen,
     )
 
@@ -293,22 +312,28 @@ def brier_reliability(
     bins: int = 15,
     strategy: Strategy = "uniform",
     positive: Any = None,
+    debiased: bool = False,
 ) -> Metric:
     """What miscalibration adds to the Brier score: sum_b n_b / n * (mean(p) - mean(y))**2.
 
     Reliability - resolution + uncertainty (Murphy 1973) is the Brier score of probabilities that
-    are replaced by the mean of their bin.
+    are replaced by the mean of their bin. Its root is the RMS calibration error.
 
     Parameters
     ----------
     target, prob, bins, strategy, positive
         As for :func:`ece`.
+    debiased
+        Whether to take off what chance adds, rate (1 - rate) / (n_b - 1) in each bin (Ferro and
+        Fricker 2012; Kumar, Liang and Ma 2019). Bins of one row are then left out.
 
     Returns
     -------
     Metric
-        Called ``brier_reliability``, between 0 and 1, lower is better; biased upwards, with no
-        interval. Null for a slice without rows.
+        Called ``brier_reliability`` or ``brier_reliability_debiased``, lower is better. The first
+        lies between 0 and 1 and is biased upwards; the second is unbiased for independent rows, and
+        so is below 0 half of the time where calibration is perfect. There is no interval. Null for
+        a slice without rows (or without a bin of two).
 
     Raises
     ------
@@ -321,8 +346,24 @@ def brier_reliability(
     >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "p": [0.8, 0.8, 0.8, 0.1]})
     >>> round(df.eval.summary(fe.brier_reliability("y", "p"))["estimate"].item(), 4)
     0.0158
+    >>> unbiased = fe.brier_reliability("y", "p", debiased=True)
+    >>> round(df.eval.summary(unbiased)["estimate"].item(), 4)
+    -0.0933
     """
-    return _binned("brier_reliability", _squared_gap, target, prob, bins, strategy, positive)
+    if not debiased:
+        return _binned("brier_reliability", _squared_gap, target, prob, bins, strategy, positive)
+    return _binned(
+        "brier_reliability_debiased",
+        _unbiased_squared_gap,
+        target,
+        prob,
+        bins,
+        strategy,
+        positive,
+        bounds=(None, None),
+        note=partial(_remark, DEBIASED),
+        undefined={"no rows": _empty, "no bin has two rows": _otherwise},
+    )
 
 
 def brier_resolution(
@@ -520,11 +561,6 @@ def _coefficient_gradient(model_of: Any, undefined: Any, s: Any) -> Any:
     _, p, inverse = _fitted(model, s)
     influence = model.design @ inverse[-1]
     return {"pos": influence * (1.0 - p), "neg": -influence * p}
-
-
-def _otherwise(_: Any) -> bool:
-    """The reason that is left where no other one holds."""
-    return True
 
 
 def _there(model_of: Any, s: Any) -> Model:

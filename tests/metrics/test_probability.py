@@ -102,7 +102,10 @@ def test_bias_and_debiasing(n):
     frame = pl.DataFrame(
         {"run": np.repeat(np.arange(runs), n), "q": q, "y": rng.random(runs * n) < q}
     )
-    found = frame.eval.summary(fe.ece("y", "q"), fe.ece_debiased("y", "q"), by="run")
+    squared = fe.brier_reliability("y", "q", debiased=True, bins=5)
+    found = frame.eval.summary(fe.ece("y", "q"), fe.ece_debiased("y", "q"), squared, by="run")
+    values = found.filter(metric=squared.name)["estimate"].to_numpy()
+    assert abs(values.mean()) < 4 * values.std() / np.sqrt(runs)
     means = dict(found.group_by("metric").agg(pl.col("estimate").mean()).rows())
     expected = {30: 0.21, 100: 0.12, 500: 0.06}[n]
     assert_allclose(means["ece"], expected, atol=0.02)
@@ -125,6 +128,45 @@ def test_the_parts_make_up_the_brier_score(strategy, weight):
         "estimate"
     ]
     assert_allclose(reliability - resolution + uncertainty, brier, rtol=1e-12)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_debiased_squares_by_hand(strategy):
+    y, q = FRAME["y"].to_numpy(), FRAME["q"].to_numpy()
+    edges = np.arange(1, 32) / 32
+    if strategy == "quantile":
+        edges = np.quantile(q, edges, method="inverted_cdf")
+    code = np.searchsorted(edges, q)
+    parts = [(y[code == k], q[code == k]) for k in np.unique(code) if (code == k).sum() > 1]
+    gaps = [(a.mean() - b.mean()) ** 2 - a.var(ddof=1) / len(a) for a, b in parts]
+    metric = fe.brier_reliability("y", "q", bins=32, strategy=strategy, debiased=True)
+    expected = np.average(gaps, weights=[len(a) for a, _ in parts])
+    assert_allclose(one(FRAME, metric)["estimate"], expected, rtol=1e-10)
+    alone = one(FRAME[:1], metric)
+    assert (alone["estimate"], alone["note"]) == (None, "no bin has two rows")
+
+
+def test_several_bins_in_one_call():
+    metrics = [fe.ece("y", "q", bins=bins).alias(f"ece{bins}") for bins in (5, 10, 15)]
+    together = FRAME.eval.summary(*metrics, by="g", overall=True)
+    for metric in metrics:
+        alone = FRAME.eval.summary(metric, by="g", overall=True)
+        assert_frame_equal(together.filter(metric=metric.name), alone, rel_tol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Boolean, pl.Float32, pl.Decimal(4, 2), pl.UInt8])
+def test_probabilities_of_any_numeric_type(dtype):
+    metrics = [*SCORES.values(), *BINNED.values()]
+    whole = FRAME.with_columns(q=pl.col("q").round())
+    expected = whole.eval.summary(*metrics, by="g")
+    typed = whole.with_columns(pl.col("q").cast(dtype))
+    assert_frame_equal(typed.eval.summary(*metrics, by="g"), expected, rel_tol=1e-13)
+
+
+def test_multiclass_scores_as_expressions():
+    for metric in (fe.log_loss("y", COLUMNS), fe.brier_multiclass("y", COLUMNS)):
+        found = MANY.group_by("g").agg(metric.expr()).sort("g")[metric.name]
+        assert_allclose(found, MANY.eval.summary(metric, by="g")["estimate"], rtol=1e-12)
 
 
 def test_binary_scores_against_scikit_learn():
