@@ -51,11 +51,14 @@ from frame_eval.metrics.probability import (
 from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.scores import roc_auc
+from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.plan import plan
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
+from frame_eval.verbs.worst import worst
 
 __version__ = "0.1.0"
 
@@ -71,6 +74,7 @@ __all__ = [
     "balanced_accuracy",
     "bias",
     "bits_per_byte",
+    "bootstrap",
     "brier",
     "brier_multiclass",
     "brier_reliability",
@@ -106,6 +110,7 @@ __all__ = [
     "of",
     "pass_at_k",
     "perplexity",
+    "plan",
     "precision",
     "quantile",
     "rate",
@@ -118,6 +123,7 @@ __all__ = [
     "summary",
     "top_k_accuracy",
     "where",
+    "worst",
 ]
 
 register()

@@ -45,6 +45,19 @@ class Verb(Protocol[P]):
     def __get__(self, instance: Bound[R], owner: Any, /) -> Callable[P, R]: ...
 
 
+class FreeVerb(Verb[P], Protocol[P]):
+    """A verb that answers without a frame as well."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, frame: pd.DataFrame | Bound[pd.DataFrame], /, *args: P.args, **kwargs: P.kwargs
+    ) -> pd.DataFrame: ...
+    @overload
+    def __call__(self, frame: Any, /, *args: P.args, **kwargs: P.kwargs) -> pl.DataFrame: ...
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> pl.DataFrame: ...
+
+
 def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
     """Let a function of a native frame take bound roles, and give back the caller's frame type."""
     takes = [name for name in ROLES if name in inspect.signature(function).parameters]
@@ -62,6 +75,17 @@ def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
         return give_back(result, native, _key_columns(result, kwargs))
 
     return cast("Verb[P]", wrapper)
+
+
+def free_verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> FreeVerb[P]:
+    """Like :func:`verb`, for a function that answers without a frame (None) as well."""
+    of_frame = verb(function)
+
+    @functools.wraps(function)
+    def wrapper(frame: Any = None, /, *args: Any, **kwargs: Any) -> Any:
+        return of_frame(frame, *args, **kwargs)
+
+    return cast("FreeVerb[P]", wrapper)
 
 
 def _key_columns(result: pl.DataFrame, asked: dict[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from frame_eval.columns import Input, Source, binned, label, probability, score
 from frame_eval.errors import EvalError, check_option
-from frame_eval.metrics.core import Metric
+from frame_eval.metrics.core import Metric, Sums
 
 Array: TypeAlias = npt.NDArray[Any]
 Strategy: TypeAlias = Literal["uniform", "quantile"]
@@ -50,10 +50,17 @@ def _equal_width(s: Any) -> Bins:
 
 def _equal_mass(bins: int, s: Any) -> Bins:
     """Distinct probabilities in bins of equal weight: by the share of rows strictly below them."""
-    n = np.asarray(s.n)
-    below = (np.cumsum(n) - n) / max(n.sum(), np.finfo(float).tiny)
-    code = np.minimum((bins * below + 1e-9).astype(int), bins - 1)
-    return Bins(*(np.bincount(code, values, bins) for values in (n, s.y, s.p, s.rows)))
+    n = np.asarray(s.n, float)
+    total = n.sum(-1, keepdims=True)
+    below = (np.cumsum(n, axis=-1) - n) / np.where(total > 0, total, 1.0)
+    code = np.minimum((bins * below + 1e-9).astype(int), bins - 1).reshape(-1, n.shape[-1])
+    place = (code + bins * np.arange(len(code))[:, None]).ravel()
+
+    def by_bin(values: Array) -> Array:
+        sums = np.bincount(place, np.ravel(values), bins * len(code))
+        return sums.reshape(*n.shape[:-1], bins)
+
+    return Bins(by_bin(n), by_bin(s.y), by_bin(s.p), by_bin(s.rows))
 
 
 def _mean_gap(b: Bins) -> Array:
@@ -125,9 +132,9 @@ def _otherwise(_: Any) -> bool:
     return True
 
 
-PLUG_IN = "no interval: the estimate from bins is biased upwards"
-DEBIASED = "no interval: near perfect calibration the estimate is not smooth"
-FLAT = "no interval: the estimate is flat where half of the rows are positive"
+PLUG_IN = "biased upwards: no interval by default"
+DEBIASED = "not smooth near perfect calibration: no interval by default"
+FLAT = "flat where half of the rows are positive: no interval by default"
 
 
 def _remark(text: str, _: Any) -> str:
@@ -486,12 +493,12 @@ def _shift_model(s: Any) -> Model:
     return Model(np.ones((len(x), 1)), x)
 
 
-def _likelihood(model: Model, s: Any, coefficients: Array) -> tuple[float, Array]:
+def _likelihood(model: Model, s: Any, coefficients: Array) -> tuple[Array, Array]:
     """The log-likelihood of the labels, and the probabilities of the model."""
-    eta = model.offset + model.design @ coefficients
+    eta = model.offset + coefficients @ model.design.T
     small = np.exp(-np.abs(eta))
-    value = s.pos @ eta - (s.pos + s.neg) @ (np.maximum(eta, 0.0) + np.log1p(small))
-    return float(value), np.where(eta < 0, small, 1.0) / (1.0 + small)
+    value = s.pos * eta - (s.pos + s.neg) * (np.maximum(eta, 0.0) + np.log1p(small))
+    return value.sum(-1), np.where(eta < 0, small, 1.0) / (1.0 + small)
 
 
 def _fitted(model: Model, s: Any) -> tuple[Array, Array, Array]:
@@ -500,26 +507,29 @@ def _fitted(model: Model, s: Any) -> tuple[Array, Array, Array]:
     NaN where the likelihood is too flat to find it.
     """
     design, n = model.design, s.pos + s.neg
-    found = np.zeros(design.shape[1])
+    size = design.shape[1]
+    products = (design[:, :, None] * design[:, None, :]).reshape(-1, size * size)
+    found = np.zeros((*n.shape[:-1], size))
     value, p = _likelihood(model, s, found)
     for _ in range(100):
-        information = design.T @ (design * (n * p * (1.0 - p))[:, None])
-        if not np.linalg.det(information) > 0:
-            break
-        inverse = np.linalg.inv(information)
-        step = inverse @ (design.T @ (s.pos - n * p))
-        if np.abs(step).max() <= 1e-12 * (1.0 + np.abs(found).max()):
-            return found, p, inverse
+        information = ((n * p * (1.0 - p)) @ products).reshape(*found.shape, size)
+        flat = ~(np.linalg.det(information) > 0)[..., None]
+        inverse = np.linalg.inv(np.where(flat[..., None], np.eye(size), information))
+        step = (((s.pos - n * p) @ design)[..., None, :] @ inverse)[..., 0, :]
+        step = np.where(flat, 0.0, step)
+        if (np.abs(step) <= 1e-12 * (1.0 + np.abs(found).max(-1, keepdims=True))).all():
+            return np.where(flat, np.nan, found), p, np.where(flat[..., None], np.nan, inverse)
         moved, q = _likelihood(model, s, found + step)
-        while moved < value - 1e-12 * n.sum():
-            step = step / 2.0
+        while (worse := moved < value - 1e-12 * n.sum(-1)).any():
+            step = np.where(worse[..., None], step / 2.0, step)
             moved, q = _likelihood(model, s, found + step)
         found, value, p = found + step, moved, q
-    return np.full_like(found, np.nan), p, np.full((len(found), len(found)), np.nan)
+    nothing = np.full_like(found, np.nan)
+    return nothing, p, nothing[..., None] * inverse
 
 
 def _certain(s: Any) -> Any:
-    return bool((~np.isfinite(_logit(s)) & (s.pos + s.neg > 0)).any())
+    return (~np.isfinite(_logit(s)) & (s.pos + s.neg > 0)).any(-1)
 
 
 def _no_positives(s: Any) -> Any:
@@ -532,11 +542,15 @@ def _no_negatives(s: Any) -> Any:
 
 def _separated(s: Any) -> Any:
     """Whether one probability tells all positives from all negatives: the slope is infinite."""
-    p = np.asarray(s.classes[0])
-    pos, neg = p[s.pos > 0], p[s.neg > 0]
-    if not len(pos) or not len(neg):
-        return True
-    return bool(pos.min() >= neg.max() or neg.min() >= pos.max())
+    first_pos, last_pos = _ends(s.pos)
+    first_neg, last_neg = _ends(s.neg)
+    return (first_pos >= last_neg) | (first_neg >= last_pos)
+
+
+def _ends(counts: Array) -> tuple[Array, Array]:
+    """The positions of the first and the last cell that is not empty."""
+    there = np.asarray(counts) > 0
+    return there.argmax(-1), there.shape[-1] - 1 - there[..., ::-1].argmax(-1)
 
 
 UNDEFINED = {
@@ -547,27 +561,25 @@ UNDEFINED = {
 SEPARATED = {"the probabilities separate the labels": _separated}
 
 
+def _estimated(model_of: Any, undefined: Any, s: Any) -> tuple[Model, Array, Array, Array]:
+    """The model and its fit, NaN where it is undefined."""
+    bad = np.any([holds(s) for holds in undefined.values()], axis=0)[..., None]
+    finite = np.isfinite(_logit(s))
+    design, offset = model_of(s)
+    model = Model(np.where(finite[:, None], design, 0.0), np.where(finite, offset, 0.0))
+    kept = {name: np.where(bad, 0.0, getattr(s, name)) for name in ("pos", "neg")}
+    return model, *_fitted(model, Sums(kept))
+
+
 def _coefficient(model_of: Any, undefined: Any, s: Any) -> Any:
-    if any(holds(s) for holds in undefined.values()):
-        return np.nan
-    return _fitted(_there(model_of, s), s)[0][-1]
+    return _estimated(model_of, undefined, s)[1][..., -1]
 
 
 def _coefficient_gradient(model_of: Any, undefined: Any, s: Any) -> Any:
     """How the solution of the likelihood equations moves with each count (implicit function)."""
-    if any(holds(s) for holds in undefined.values()):
-        return {}
-    model = _there(model_of, s)
-    _, p, inverse = _fitted(model, s)
-    influence = model.design @ inverse[-1]
+    model, _, p, inverse = _estimated(model_of, undefined, s)
+    influence = inverse[..., -1, :] @ model.design.T
     return {"pos": influence * (1.0 - p), "neg": -influence * p}
-
-
-def _there(model_of: Any, s: Any) -> Model:
-    """The model, without the infinite logits of probabilities that have no weight."""
-    model = model_of(s)
-    finite = np.isfinite(_logit(s))
-    return Model(np.where(finite[:, None], model.design, 0.0), np.where(finite, model.offset, 0.0))
 
 
 def _recalibration(

@@ -20,12 +20,16 @@ from frame_eval.reduce.units import one_row_per_unit
 
 @dataclass(frozen=True)
 class Query:
-    """A collected group-by, where each metric's sums are in it, and the weight, if there is one."""
+    """A collected group-by, where each metric's sums are in it, and the weight, if there is one.
+
+    ``values`` are the inputs by which single rows are told apart.
+    """
 
     frame: pl.DataFrame
     cells: tuple[str, ...]
     places: dict[int, Places]
     weight: str | None
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,40 @@ class Places:
     replaced: str | None = None
 
 
-def layouts(metrics: Sequence[Metric]) -> list[list[int]]:
+def layouts(metrics: Sequence[Metric], alike: bool) -> list[list[int]]:
     """Positions of the metrics, grouped by what they can share a pass with."""
     groups: dict[object, list[int]] = {}
     for position, metric in enumerate(metrics):
         cells = tuple(metric.made[name].key for name in metric.cells)
-        groups.setdefault((cells, metric.unit and id(metric)), []).append(position)
+        values = tuple(sorted(map(repr, _values_of(metric)))) if alike else ()
+        groups.setdefault((cells, values, metric.unit and id(metric)), []).append(position)
     return list(groups.values())
 
 
-class Ask:
-    """The aggregates of one group-by; equal ones are computed once for all metrics."""
+def _values_of(metric: Metric) -> list[tuple[object, ...]]:
+    """The inputs that make single rows alike, where the sums of many do not say what they were."""
+    if metric.counts or metric.proportion is not None or metric.unit is not None:
+        return []
+    return [given.key for given in metric.made.values()]
 
-    def __init__(self) -> None:
+
+class Ask:
+    """The aggregates of one group-by; equal ones are computed once for all metrics.
+
+    Where each row is a group of its own (``alone``) it is its own sum, and has no variance.
+    """
+
+    def __init__(self, alone: bool) -> None:
+        self.alone = alone
         self.asked: dict[str, tuple[str, Any]] = {}
+
+    def added(self, expression: Any) -> Any:
+        """The sum of an expression over the rows of a group."""
+        return expression if self.alone else expression.sum()
+
+    def sum(self, expression: Any, prefix: str) -> str:
+        """The name of the column that will hold the sum."""
+        return self(self.added(expression), prefix)
 
     def __call__(self, expression: Any, prefix: str) -> str:
         """The name of the column that will hold the aggregate."""
@@ -74,31 +98,38 @@ def query(
     missing: str,
     moments: bool,
     by_example: bool,
+    alike: bool,
 ) -> Query:
-    """Run the group-by of one layout."""
+    """Run the group-by of one layout; with ``alike``, single rows only with rows like them."""
     first = next(iter(metrics.values()))
     frame = one_row_per_unit(prepared, first, missing)
     keys, weight = _keys(prepared, by_example)
+    values = tuple(prepared.inputs[key] for key in _values_of(first)) if alike else ()
+    keys += values
     cells = tuple(prepared.inputs[first.made[name].key] for name in first.cells)
-    ask, places, filled = Ask(), {}, []
+    # Of several rows on an example only trials and units make sense: those are added up.
+    alone = by_example and (not prepared.roles.trial or first.unit is not None)
+    ask, places, filled = Ask(alone), {}, []
     for position, metric in metrics.items():
         columns, valid, extra = inputs_of(prepared, metric, missing, position)
         filled += extra
         place = _ask_for(metric, columns, valid, weight, moments, ask)
         if missing == "worst" and metric.unit is None:
-            place = replace(place, replaced=ask(_any_null(prepared, metric), "r"))
+            place = replace(place, replaced=ask.sum(_any_null(prepared, metric), "r"))
         places[position] = place
     if filled:
         frame = frame.with_columns(*filled)
-    length = nw.len() if first.unit is None else nw.col("__fe_lost").sum()
+    length = nw.lit(1.0) if alone else nw.len()
+    if first.unit is not None:
+        length = ask.added(nw.col("__fe_lost"))
     totals = [length.alias("__fe_len"), *ask.aggregates]
     bad = flags(prepared, metrics, missing) if first.unit is None else None
     if bad is not None:
-        totals.append(bad.cast(nw.Float64).sum().alias("__fe_bad"))
-    result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals)
+        totals.append(ask.added(bad.cast(nw.Float64)).alias("__fe_bad"))
+    result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals, alone)
     if bad is not None and (result["__fe_bad"].sum() or 0) > 0:
         explain(prepared, metrics, missing)
-    return Query(result, cells, places, prepared.weight)
+    return Query(result, cells, places, prepared.weight, values)
 
 
 def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
@@ -117,11 +148,13 @@ def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
 def _any_null(prepared: Prepared, metric: Metric) -> Any:
     columns = [nw.col(prepared.inputs[given.key]) for given in metric.made.values()]
     null = nw.any_horizontal(*(column.is_null() for column in columns), ignore_nulls=False)
-    return null.cast(nw.Float64).sum()
+    return null.cast(nw.Float64)
 
 
-def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any]) -> pl.DataFrame:
-    if keys:
+def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any], alone: bool) -> pl.DataFrame:
+    if alone:
+        result = collect(frame.select(*keys, *totals))
+    elif keys:
         result = collect(frame.group_by(keys).agg(*totals))
     else:
         result = collect(frame.select(*totals)).filter(pl.col("__fe_len") > 0)
@@ -131,24 +164,25 @@ def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any]) -> pl.Dat
 
 
 def _ask_for(
-    metric: Metric, columns: Mapping[str, Any], valid: Any, weight: Any, moments: bool, ask: Any
+    metric: Metric, columns: Mapping[str, Any], valid: Any, weight: Any, moments: bool, ask: Ask
 ) -> Places:
     contributions = dict(metric.sums(Sums(columns)))
     if "n" in contributions:
         raise EvalError(f"metric {metric.name!r}: the sum 'n' is the number of rows; rename it")
-    rows = "__fe_len" if valid is None else ask(valid.cast(nw.Float64).sum(), "n")
-    plain = tuple(ask(value.sum(), "s") for value in contributions.values())
+    rows = "__fe_len" if valid is None else ask.sum(valid.cast(nw.Float64), "n")
+    plain = tuple(ask.sum(value, "s") for value in contributions.values())
     names = ("n", *contributions)
     weighted = list(contributions.values())
     sums = plain
     if weight is not None:
         of_n = weight if valid is None else nw.when(valid).then(weight)
         weighted = [of_n, *(weight * value for value in contributions.values())]
-        sums = tuple(ask(value.sum(), "s") for value in weighted[1:])
-        n = ask(of_n.sum(), "s")
+        sums = tuple(ask.sum(value, "s") for value in weighted[1:])
+        n = ask.sum(of_n, "s")
     else:
         n = rows
-    wanted = moments and metric.linear and not (metric.counts and weight is None)
+    exact = metric.counts and weight is None
+    wanted = moments and metric.linear and not ask.alone and not exact
     if metric.proportion is not None and weight is None:
         wanted = False
     second = None

@@ -13,7 +13,7 @@ from frame_eval.columns import By, Columns, Source, category, slices
 from frame_eval.errors import EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
-from frame_eval.inference.linear import added, group_codes, linear
+from frame_eval.inference.linear import added, group_codes, linear, scattered
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import rate
 from frame_eval.reduce import Reduced, Roles, Table, reduce
@@ -164,7 +164,8 @@ def _counts(found: Reduced, classes: Sequence[Any]) -> dict[str, Any]:
     groups = found.shape[0] * found.shape[1]
     group = group_codes(table, found.shape[1])
     truth, predicted = _positions(table, classes)
-    cells = added((group * size + truth) * size + predicted, table.rows, groups * size * size)
+    place = (group * size + truth) * size + predicted
+    cells = scattered(place, table.rows, groups * size * size)
     missing = np.repeat(added(group, table.missing, groups), size * size)
     shape = (groups, size, size)
     return {"n": cells.reshape(shape), "missing": missing.reshape(shape)}

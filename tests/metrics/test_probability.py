@@ -13,6 +13,7 @@ from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
 import frame_eval as fe
+from frame_eval.metrics.core import Sums
 
 COLUMNS = {"ant": "q_ant", "bee": "q_bee", "cat": "q_cat"}
 
@@ -323,6 +324,53 @@ BINNED = {
     "mce": fe.mce("y", "q"),
     "ece_debiased": fe.ece_debiased("y", "q"),
 }
+
+
+ORDERED = [
+    fe.ece("y", "q", bins=4, strategy="quantile"),
+    *(metric("y", "q") for metric in (fe.calibration_slope, fe.calibration_intercept)),
+]
+
+
+@pytest.mark.parametrize("metric", ORDERED, ids=lambda metric: metric.name)
+def test_many_draws_at_once(metric):
+    """Sums with leading axes, as resampling has them, give what each row of them gives."""
+    rng = np.random.default_rng(8)
+    q = np.array([0.0, 0.05, 0.2, 0.4, 0.5, 0.7, 0.9])
+    pos = rng.poisson(q * 2, (5, 40, len(q))).astype(float)
+    neg = rng.poisson((1 - q) * 2, pos.shape).astype(float)
+    pos[0, :3], neg[0, 3:5], neg[1, :, 0] = 0, 0, 0
+    n = pos + neg
+
+    def sums(at):
+        named = {"pos": pos[at], "neg": neg[at], "n": n[at], "rows": n[at], "y": pos[at]}
+        return Sums({**named, "p": n[at] * q}, (q,))
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        together = metric.finish(sums(...))
+        alone = [[metric.finish(sums((i, j))) for j in range(40)] for i in range(5)]
+        slopes = metric.gradient(sums(...))
+        each = metric.gradient(sums((2, 5)))
+    assert_allclose(together, alone, rtol=1e-9, atol=1e-12)
+    assert np.isfinite(together).any()
+    for name, values in each.items():
+        assert_allclose(slopes[name][2, 5], values, rtol=1e-7)
+
+
+@pytest.mark.parametrize("cluster", [None, "c"])
+@pytest.mark.parametrize("name", ["brier", "log_loss", "calibration_slope"])
+def test_resampling_agrees_with_linearised_errors(name, cluster):
+    options = {"cluster": cluster}
+    exact = one(FRAME, SCORES[name], **options)
+    drawn = one(FRAME, SCORES[name], interval="percentile", **options)
+    assert_allclose(drawn["estimate"], exact["estimate"], rtol=1e-10)
+    assert_allclose(drawn["std_error"], exact["std_error"], rtol=0.1)
+
+
+def test_binned_scores_can_be_resampled():
+    found = FRAME.eval.summary(*BINNED.values(), interval="percentile", cluster="c")
+    assert found["ci_low"].null_count() == 0
+    assert (found["ci_low"] < found["ci_high"]).all()
 
 
 @pytest.mark.parametrize("name", SCORES)
