@@ -524,8 +524,7 @@ def _fitted(model: Model, s: Any) -> tuple[Array, Array, Array]:
             step = np.where(worse[..., None], step / 2.0, step)
             moved, q = _likelihood(model, s, found + step)
         found, value, p = found + step, moved, q
-    nothing = np.full_like(found, np.nan)
-    return nothing, p, nothing[..., None] * inverse
+    return np.full_like(found, np.nan), p, np.full((*found.shape, size), np.nan)
 
 
 def _certain(s: Any) -> Any:

@@ -17,6 +17,7 @@ from frame_eval.columns import (
     number,
     of_truth,
     probability,
+    summed,
     total,
 )
 from frame_eval.errors import EvalError
@@ -92,8 +93,8 @@ def _of_classes(target: Source, probs: Mapping[Any, Source]) -> dict[str, Input 
 
 
 def _squared_of_classes(classes: int, c: Any) -> Any:
-    squares: Any = sum(getattr(c, f"p{k}") * getattr(c, f"p{k}") for k in range(classes))
-    return {"x": squares - 2.0 * c.truth + 1.0}
+    each = [getattr(c, f"p{k}") for k in range(classes)]
+    return {"x": summed([p * p for p in each]) - 2.0 * c.truth + 1.0}
 
 
 def brier_multiclass(target: Source, probs: Mapping[Any, Source]) -> Metric:

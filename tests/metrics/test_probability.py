@@ -492,3 +492,35 @@ def test_errors_at_once(make, words):
     with pytest.raises(fe.EvalError) as caught:
         make()
     assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(list(COLUMNS))])
+def test_classes_may_be_categories(dtype):
+    typed = MANY.with_columns(pl.col("y").cast(dtype))
+    metrics = fe.log_loss("y", COLUMNS), fe.brier_multiclass("y", COLUMNS)
+    assert_frame_equal(typed.eval.summary(*metrics), MANY.eval.summary(*metrics), rel_tol=1e-13)
+
+
+def test_rows_that_miss_one_of_the_probabilities():
+    gap = MANY.with_row_index("i").with_columns(
+        q_bee=pl.when(pl.col("i") % 5 > 0).then("q_bee"), y=pl.when(pl.col("i") % 7 > 0).then("y")
+    )
+    metric = fe.log_loss("y", COLUMNS)
+    with pytest.raises(fe.EvalError, match="rows are missing"):
+        gap.eval.summary(metric)
+    found, kept = one(gap, metric, missing="drop"), one(gap.drop_nulls(), metric)
+    assert_allclose(found["estimate"], kept["estimate"], rtol=1e-13)
+    assert found["missing"] == gap.height - gap.drop_nulls().height
+
+
+def test_hundreds_of_classes():
+    """Their expressions do not nest as deep as there are classes."""
+    rng = np.random.default_rng(2)
+    p = rng.dirichlet(np.ones(400), 30)
+    y = rng.integers(0, 400, 30)
+    frame = pl.DataFrame({"y": y, **{f"p{k}": p[:, k] for k in range(400)}})
+    columns = {k: f"p{k}" for k in range(400)}
+    found = frame.eval.summary(fe.log_loss("y", columns), fe.brier_multiclass("y", columns))
+    assert_allclose(found["estimate"][0], -np.log(p[np.arange(30), y]).mean(), rtol=1e-12)
+    squared = (p**2).sum(1) - 2 * p[np.arange(30), y] + 1
+    assert_allclose(found["estimate"][1], squared.mean(), rtol=1e-12)
