@@ -158,7 +158,7 @@ def _clipped(clip: float, s: Any) -> Any:
     # Weights have no scale: the share that is clipped, in rows.
     with np.errstate(invalid="ignore"):
         share = np.where(s.n > 0, s.clipped / s.n, 0.0)
-    rows = np.ceil(share * s.rows - 1e-9).astype(int)
+    rows = np.maximum(np.round(share * s.rows), share > 0).astype(int)
     texts = [f"{k} row{'' if k == 1 else 's'} clipped at {clip:g}" if k else "" for k in rows.flat]
     return np.array(texts, object).reshape(rows.shape)
 
