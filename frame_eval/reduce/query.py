@@ -185,7 +185,8 @@ def _ask_for(
         n = ask.sum(of_n, "s")
     else:
         n = rows
-    wanted = moments and not ask.alone and not (metric.counts and weight is None)
+    exact = metric.counts and weight is None
+    wanted = moments and metric.linear and not ask.alone and not exact
     if metric.proportion is not None and weight is None:
         wanted = False
     second = None
