@@ -101,6 +101,25 @@ class Table:
         first = table.take(starts)
         return replace(first, sums=sums, plain=plain, rows=rows, missing=missing, moments=moments)
 
+    def without(self, part: Table) -> Table:
+        """The sums of this table less those of some of its rows, which may be of other codes.
+
+        What is left is the group of slice 0; the codes of systems, units and cells tell what
+        belongs to what.
+        """
+        less = replace(
+            part,
+            rows=-part.rows,
+            sums=-part.sums,
+            plain=-part.plain,
+            moments=None if part.moments is None else -part.moments,
+            missing=-part.missing,
+        )
+        tables = [replace(table, slice=np.zeros_like(table.slice)) for table in (self, less)]
+        left = stacked(tables)
+        # Sums that are all taken away leave their rounding.
+        return left.emptied(left.rows <= 0)
+
 
 @dataclass(frozen=True)
 class Entries:
@@ -192,7 +211,8 @@ def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> F
     assert table.moments is not None
     sizes = np.diff(np.append(starts, len(table.rows)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.where(table.rows[:, None] > 0, table.sums / table.rows[:, None], 0.0)
+        # Rows that are taken away are negative, their means are not.
+        means = np.where(table.rows[:, None] != 0, table.sums / table.rows[:, None], 0.0)
         centres = np.where(rows[:, None] > 0, sums / rows[:, None], 0.0)
     off = means - np.repeat(centres, sizes, axis=0)
     between = table.rows[:, None, None] * off[:, :, None] * off[:, None, :]

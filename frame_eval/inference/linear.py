@@ -36,7 +36,8 @@ class Linear:
 
     ``share`` is the hits over trials of a proportion (NaN otherwise), ``group`` and ``unit`` the
     codes of the rows of the samples. With ``singles`` a row of the samples stands for rows that are
-    each a unit of their own.
+    each a unit of their own. ``table`` is what all of it comes from; a group is a slice of
+    ``systems`` systems.
     """
 
     estimate: Floats
@@ -51,6 +52,8 @@ class Linear:
     totals: Totals
     weighted: bool
     singles: bool
+    table: Table
+    systems: int
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
         totals=totals,
         weighted=table.weighted,
         singles=table.singles,
+        table=table,
+        systems=systems,
     )
 
 
@@ -180,8 +185,8 @@ def _proportion_term(
     metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints, weight: Floats
 ) -> tuple[Floats, list[Term]]:
     proportion: Any = metric.proportion
-    of_hits = _coefficients(proportion.hits, totals)[place]
-    of_trials = _coefficients(proportion.trials, totals)[place]
+    of_hits = coefficients(proportion.hits, totals)[place]
+    of_trials = coefficients(proportion.trials, totals)[place]
     trials = dot(of_trials, table.sums)
     hits = dot(of_hits, table.sums)
     total = np.bincount(group, trials, totals.groups)
@@ -232,7 +237,7 @@ def _moment_squares(table: Table, gradient: Floats, influence: Floats) -> Floats
     return squares
 
 
-def _coefficients(function: Any, totals: Totals) -> Floats:
+def coefficients(function: Any, totals: Totals) -> Floats:
     """The coefficients of a linear function of the sums, for every group and cell."""
     parts = []
     for index, sums in totals.blocks:

@@ -9,9 +9,13 @@ import numpy as np
 import scipy
 
 from frame_eval.errors import EvalError
-from frame_eval.inference import pairs
+from frame_eval.inference import bootstrap, pairs
+from frame_eval.inference.bootstrap import Bootstrap, bootstrapped
 from frame_eval.inference.intervals import SANDWICH, Texts, shown
-from frame_eval.inference.linear import Linear, Sample, added
+from frame_eval.inference.linear import Linear, Sample, added, group_codes
+from frame_eval.inference.permutation import paired_permutation, unpaired_permutation
+from frame_eval.inference.resample import Draws
+from frame_eval.inference.urns import Kinds, kinds_of, urn
 from frame_eval.inference.variance import Variance, cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import is_mean
@@ -30,9 +34,11 @@ Test: TypeAlias = Literal[
     "cr0",
     "cr1",
     "cr2",
+    "permutation",
 ]
-Method: TypeAlias = Test | None
-METHODS = (*get_args(Test), None)
+Method: TypeAlias = Test | Bootstrap | None
+METHODS = (*get_args(Test), *bootstrap.KINDS, None)
+RESAMPLING = (*bootstrap.KINDS, "permutation")
 BINARY = ("score", "exact", "mid-p", "corrected")
 UNPAIRED = ("score", "pooled", "unpooled")
 
@@ -53,6 +59,27 @@ class Difference:
     clusters: Floats
     method: Texts
     note: Texts
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """What is drawn for a difference: the unit of every row of the table, and the strata of units.
+
+    ``grouped`` says in which slices units are clusters.
+    """
+
+    unit: Ints
+    strata: Ints | None
+    grouped: Any
+    level: float
+    draws: Draws
+    scale: float
+
+    def kinds(self, metric: Metric, found: Linear) -> Kinds:
+        """The units of both systems, as what can be drawn."""
+        table = found.table
+        group = group_codes(table, 2)
+        return kinds_of(metric, table, found.totals, group, self.unit, self.strata)
 
 
 @dataclass(frozen=True)
@@ -103,15 +130,15 @@ def paired(
     cluster_of: Ints,
     method: Method,
     level: float,
+    draws: Draws,
     scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on the same examples, in every slice.
 
-    With ``scale`` the estimate of system 1 counts only so much, for margins relative to it.
+    ``draws`` are those of the methods that resample. With ``scale`` the estimate of system 1 counts
+    only so much, for margins relative to it.
     """
-    a, b = split(_in_units(metric, found))
-    both = Pairs(a, b, a.group, cluster_of[a.unit])
-    joint = _joint(both, scale)
+    both, joint = _together(metric, found, cluster_of, scale)
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         binary = _is_binary(metric, both) & ~grouped & (scale == 1 and not found.weighted)
@@ -123,36 +150,64 @@ def paired(
         if method in ("auto", *BINARY):
             counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
             result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
+        elif method in RESAMPLING:
+            units = cluster_of[found.table.unit]
+            how = Resampling(units, None, grouped, level, draws, scale)
+            by = _by_permutation if method == "permutation" else _by_bootstrap
+            result = by(result, metric, found, method, how)
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
-    return result if method is not None else _without_test(result)
+    return _tested(metric, method, result)
+
+
+def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
+    """The differences of system 0 and system 1 by slice, linearised over clusters."""
+    return _together(metric, found, cluster_of, 1.0)[1]
+
+
+def _together(
+    metric: Metric, found: Linear, cluster_of: Ints, scale: float
+) -> tuple[Pairs, Linear]:
+    a, b = split(_in_units(metric, found))
+    both = Pairs(a, b, a.group, cluster_of[a.unit])
+    return both, _joint(both, scale)
 
 
 def _in_units(metric: Metric, found: Linear) -> Linear:
-    """Influences on a quantile in the unit of the column: those on the share, over the density.
+    """The influences on the metric, where those at hand are on a share that it is a function of."""
+    if metric.quantile is not None:
+        slope = _per_share(metric.quantile, found)
+    elif metric.proportion is not None and metric.proportion.slope is not None:
+        slope = metric.proportion.slope(found.share)
+    else:
+        return found
+    samples = tuple(
+        replace(
+            sample,
+            influence=sample.influence * slope[found.group],
+            squares=sample.squares * slope[found.group] ** 2,
+            within=sample.within * slope**2,
+        )
+        for sample in found.samples
+    )
+    return replace(found, samples=samples)
+
+
+def _per_share(q: float, found: Linear) -> Floats:
+    """How a quantile falls as the share below it grows: minus one over the density.
 
     The density is that of the order statistics one standard error around the quantile (Francisco
     and Fuller 1991).
     """
-    if metric.quantile is None:
-        return found
     error = np.sqrt(cr2(found).value)
     slope = np.full(len(error), np.nan)
     for index, sums in found.totals.blocks:
         i = int(index[0])
         if np.isfinite(error[i]) and error[i] > 0:
-            around = np.clip(metric.quantile + error[i] * np.array([-1.0, 1.0]), 0, 1)
+            around = np.clip(q + error[i] * np.array([-1.0, 1.0]), 0, 1)
             low, high = quantile_of(sums.classes[0], sums.n, around, float(np.sum(sums.rows)))
-            slope[i] = (high - low) / (around[1] - around[0])
-    samples = tuple(
-        replace(
-            sample,
-            influence=-sample.influence * slope[found.group],
-            squares=sample.squares * slope[found.group] ** 2,
-        )
-        for sample in found.samples
-    )
-    return replace(found, samples=samples)
+            slope[i] = -(high - low) / (around[1] - around[0])
+    return slope
 
 
 def _joint(both: Pairs, scale: float) -> Linear:
@@ -343,16 +398,84 @@ def _by_score(
     )
 
 
-def _without_test(found: Difference) -> Difference:
+def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
+    """The difference, without its test where none was asked for or is valid for the metric."""
+    linear = metric.smooth or metric.quantile is not None
+    if method in RESAMPLING or (method is not None and linear):
+        return found
+    if method not in ("auto", None):
+        raise EvalError(f"method={method!r} is not valid for {metric.name!r}; use 'auto'")
     nothing = np.full(len(found.value), np.nan)
     blank = np.full(len(found.value), "", object)
     return replace(
-        found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank
+        found,
+        std_error=nothing,
+        low=nothing,
+        high=nothing,
+        p_value=nothing,
+        method=blank,
+        note=found.note if linear else blank,
     )
 
 
+def _by_bootstrap(
+    result: Difference, metric: Metric, found: Linear, kind: Any, resampling: Resampling
+) -> Difference:
+    """The difference by resampling the units of both systems: the same ones if they are paired."""
+    kinds = resampling.kinds(metric, found)
+    low, high, error, p = (np.full(len(result.value), np.nan) for _ in range(4))
+    texts, notes = (np.full(len(result.value), "", object) for _ in range(2))
+    coefficients = np.array([1.0, -resampling.scale])
+    for i in np.flatnonzero(np.isfinite(result.value)):
+        drawn = urn(kinds, [2 * int(i), 2 * int(i) + 1])
+        limits = bootstrapped(drawn, coefficients, kind, resampling.level, resampling.draws)
+        low[i], high[i], p[i] = limits.low, limits.high, limits.p_value
+        error[i], notes[i] = limits.std_error, limits.note
+        texts[i] = bootstrap.named(kind, resampling.draws, grouped=bool(resampling.grouped[i]))
+    return replace(result, low=low, high=high, std_error=error, p_value=p, method=texts, note=notes)
+
+
+def _by_permutation(
+    result: Difference, metric: Metric, found: Linear, _: Any, resampling: Resampling
+) -> Difference:
+    """The p-value by exchanging systems within units; or, unpaired, units between systems."""
+    kinds = resampling.kinds(metric, found)
+    if resampling.strata is not None and bool(resampling.grouped.any()):
+        _check_nested(found)
+    p = np.full(len(result.value), np.nan)
+    texts = np.full(len(result.value), "", object)
+    for i in np.flatnonzero(np.isfinite(result.value)):
+        groups = [2 * int(i), 2 * int(i) + 1]
+        if resampling.strata is None:
+            p[i], exact = paired_permutation(urn(kinds, groups), resampling.draws)
+        else:
+            drawn = urn(kinds, groups, together=True)
+            first = np.where(drawn.strata == 0, drawn.counts, 0)
+            p[i], exact = unpaired_permutation(drawn, first, resampling.draws)
+        kind = "cluster permutation" if resampling.grouped[i] else "permutation"
+        texts[i] = f"{kind}, {'exact' if exact else f'B={resampling.draws.resamples}'}"
+    none = np.full(len(p), np.nan)
+    blank = np.full(len(p), "", object)
+    return replace(result, low=none, high=none, p_value=p, method=texts, note=blank)
+
+
+def _check_nested(found: Linear) -> None:
+    table = found.table
+    both = np.intersect1d(table.unit[table.system == 0], table.unit[table.system == 1])
+    if len(both):
+        raise EvalError(
+            f"{len(both)} clusters have rows of both systems, so that they can not be dealt to one "
+            "of them; pair by example=, or use method='auto'"
+        )
+
+
 def unpaired(
-    metric: Metric, found: Linear, method: Method, level: float, scale: float = 1.0
+    metric: Metric,
+    found: Linear,
+    method: Method,
+    level: float,
+    draws: Draws,
+    scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on different examples, in every slice."""
     a, b = split(_in_units(metric, found))
@@ -381,7 +504,14 @@ def unpaired(
         if method in ("auto", *UNPAIRED):
             kind = "score" if method == "auto" else str(method)
             result = _by_two_proportions(result, a, b, kind, level, score)
-    return result if method is not None else _without_test(result)
+        elif method in RESAMPLING:
+            # Systems that are independent are strata: each keeps the number of its units.
+            unit = found.table.unit * 2 + found.table.system
+            strata = np.arange(unit.max(initial=0) + 1) % 2
+            how = Resampling(unit, strata, grouped, level, draws, scale)
+            by = _by_permutation if method == "permutation" else _by_bootstrap
+            result = by(result, metric, found, method, how)
+    return _tested(metric, method, result)
 
 
 def _shared_clusters(a: Linear, b: Linear) -> Any:

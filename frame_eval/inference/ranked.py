@@ -65,6 +65,8 @@ def ranked(
         totals=totals,
         weighted=table.entries is not None and table.entries.weight is not None,
         singles=not units,
+        table=None,  # type: ignore[arg-type]  # sorted cells have none
+        systems=systems,
     )
 
 
@@ -176,7 +178,7 @@ def _by_unit(
                 ]
                 by_cell = found[0] if len(found) == 1 else np.concatenate(found)
                 rows = rows + spread(by_cell) * plain.get(name, 1.0)
-        rows = rows * weight
+        rows = np.broadcast_to(rows * weight, len(group))
         of = plain.get(denominator, one)
         influence, share = by_unit(rows), by_unit(of * weight)
         alike = metric.counts and entries.weight is None

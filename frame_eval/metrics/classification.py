@@ -12,6 +12,7 @@ from frame_eval.columns import Source, category, equal, label
 from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.confusion import (
     NO_LABELS,
+    Averaging,
     Confusion,
     Score,
     certain_chance,
@@ -25,6 +26,7 @@ from frame_eval.metrics.confusion import (
     class_value,
     fbeta_score,
     gradient_of,
+    jaccard_score,
     kappa_score,
     left_out,
     mcc_score,
@@ -38,6 +40,11 @@ from frame_eval.metrics.confusion import (
     whole_gradient,
 )
 from frame_eval.metrics.core import Metric, PerClass, Proportion
+from frame_eval.metrics.costs import (
+    no_chance_disagreement,
+    weighted_kappa,
+    weighted_kappa_gradient,
+)
 from frame_eval.metrics.means import NO_ROWS
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -257,12 +264,15 @@ def _build(
     positive: Any,
     labels: Sequence[Any] | None,
     zero: float | None,
+    min_support: int,
 ) -> Metric:
     """A member of the family under one of the averages."""
     check_option("average", average, AVERAGES)
     check_option("zero_division", zero, (None, 0, 1))
     if average != "binary" and positive is not None:
         raise EvalError(f"positive={positive!r} goes with average='binary', not {average!r}")
+    if min_support and average not in ("macro", "weighted"):
+        raise EvalError("min_support= goes with average='macro' or 'weighted'")
     if average == "binary":
         if labels is not None:
             raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
@@ -279,7 +289,7 @@ def _build(
         )
     name = f"{average}_{family.name}"
     if average == "micro":
-        if labels is None and family.kind != "specificity":
+        if labels is None and family.kind not in ("specificity", "jaccard"):
             return _accuracy_like(name, target, pred)
         pooled = partial(micro, family.score, labels)
         return _matrix_metric(
@@ -292,7 +302,7 @@ def _build(
             undefined=NO_LABELS,
             **common,
         )
-    arguments = (family.score, average, labels, zero)
+    arguments = (family.score, Averaging(average, labels, zero, min_support))
     return _matrix_metric(
         name,
         target,
@@ -313,6 +323,7 @@ def precision(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The share of positive predictions that are right: tp / (tp + fp).
 
@@ -330,6 +341,9 @@ def precision(
         The classes to average over, instead of those that occur.
     zero_division
         The value (0 or 1) where nothing is predicted positive, instead of null.
+    min_support
+        The fewest rows of a label with which its class is in a ``"macro"`` or ``"weighted"``
+        average; ``note`` names those left out.
 
     Returns
     -------
@@ -359,7 +373,7 @@ def precision(
         _tp_fp,
         "no predicted positives",
     )
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def recall(
@@ -370,12 +384,13 @@ def recall(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The share of positives that are found: tp / (tp + fn). Also called sensitivity.
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -396,7 +411,7 @@ def recall(
     (0.5, 2)
     """
     family = Family("recall", "recall", recall_score, _sums_tp_fn, _tp, _tp_fn, "no positives")
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def specificity(
@@ -407,12 +422,13 @@ def specificity(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The share of negatives that are left alone: tn / (tn + fp).
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -435,7 +451,7 @@ def specificity(
     family = Family(
         "specificity", "specificity", specificity_score, _sums_tn_fp, _tn, _tn_fp, "no negatives"
     )
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def fbeta(
@@ -447,6 +463,7 @@ def fbeta(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The F score: (1 + b^2) tp / ((1 + b^2) tp + b^2 fn + fp) (van Rijsbergen 1979).
 
@@ -454,7 +471,7 @@ def fbeta(
     ----------
     beta
         How much more recall counts than precision; positive.
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -487,7 +504,7 @@ def fbeta(
         "no positives and no predicted positives",
         float(beta),
     )
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def f1(
@@ -498,6 +515,7 @@ def f1(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn).
 
@@ -506,7 +524,7 @@ def f1(
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -534,7 +552,57 @@ def f1(
         positive=positive,
         labels=labels,
         zero_division=zero_division,
+        min_support=min_support,
     )
+
+
+def jaccard(
+    target: Source,
+    pred: Source,
+    *,
+    average: Average = "binary",
+    positive: Any = None,
+    labels: Sequence[Any] | None = None,
+    zero_division: float | None = None,
+    min_support: int = 0,
+) -> Metric:
+    """Intersection over union of labels and predictions: tp / (tp + fp + fn) (Jaccard 1912).
+
+    The macro average over pixels as rows is the mean intersection over union of a segmentation.
+
+    Parameters
+    ----------
+    target, pred, average, positive, labels, zero_division, min_support
+        As for :func:`precision`.
+
+    Returns
+    -------
+    Metric
+        Between 0 and 1, with proportion intervals when binary or per class. Null without positives
+        and predicted positives.
+
+    Raises
+    ------
+    EvalError
+        As :func:`precision`.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"gold": [1, 0, 1, 0], "pred": [1, 1, 0, 0]})
+    >>> round(df.eval.summary(fe.jaccard("gold", "pred"))["estimate"].item(), 4)
+    0.3333
+    """
+    family = Family(
+        "jaccard",
+        "jaccard",
+        jaccard_score,
+        _sums_tp_fp_fn,
+        _tp,
+        _tp_fp_fn,
+        "no positives and no predicted positives",
+    )
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def mcc(target: Source, pred: Source) -> Metric:
@@ -574,23 +642,37 @@ def mcc(target: Source, pred: Source) -> Metric:
     )
 
 
-def cohen_kappa(target: Source, pred: Source) -> Metric:
-    """Cohen's kappa: agreement beyond chance, (po - pe) / (1 - pe) (Cohen 1960).
+def cohen_kappa(
+    target: Source,
+    pred: Source,
+    *,
+    weights: Literal["linear", "quadratic"] | None = None,
+    labels: Sequence[Any] | None = None,
+) -> Metric:
+    """Cohen's kappa: agreement beyond chance, (po - pe) / (1 - pe) (Cohen 1960, 1968).
 
     Parameters
     ----------
     target, pred
         Label columns of one type: two raters, or labels and predictions.
+    weights
+        For grades: how much a disagreement counts, by the distance of the two grades
+        (``"linear"``) or its square (``"quadratic"``). None: all disagreements count the same.
+    labels
+        All classes in their order, one step apart; by default the distance is that of the numbers
+        in the columns. Text needs it.
 
     Returns
     -------
     Metric
-        At most 1. Null when chance agreement is 1 (both columns constant with the same class).
+        Called ``cohen_kappa``, ``linear_cohen_kappa`` or ``quadratic_cohen_kappa``; at most 1. Null
+        when chance agreement is 1 (both columns constant with the same class).
 
     Raises
     ------
-    ColumnError
-        In a verb, when the two columns can not be compared.
+    EvalError
+        For unknown weights, or labels without weights; in a verb for columns that can not be
+        compared, and with weights for text without ``labels`` or classes that are not among them.
 
     Examples
     --------
@@ -598,26 +680,46 @@ def cohen_kappa(target: Source, pred: Source) -> Metric:
     >>> df = pl.DataFrame({"judge": ["A", "B", "A", "B"], "human": ["A", "B", "B", "B"]})
     >>> df.eval.summary(fe.cohen_kappa("judge", "human"))["estimate"].item()
     0.5
+    >>> df = pl.DataFrame({"judge": [1, 2, 3, 3], "human": [1, 2, 2, 3]})
+    >>> kappa = fe.cohen_kappa("judge", "human", weights="quadratic")
+    >>> round(df.eval.summary(kappa)["estimate"].item(), 4)
+    0.8
     """
+    check_option("weights", weights, (None, "linear", "quadratic"))
+    common: dict[str, Any] = {"better": "higher", "bounds": (-1, 1)}
+    if weights is None:
+        if labels is not None:
+            raise EvalError("labels= orders grades: say weights='linear' or 'quadratic'")
+        return _matrix_metric(
+            "cohen_kappa",
+            target,
+            pred,
+            partial(whole, kappa_score),
+            gradient=partial(whole_gradient, kappa_score),
+            undefined={"chance agreement is 1": certain_chance},
+            **common,
+        )
+    arguments = (labels, 1 if weights == "linear" else 2)
     return _matrix_metric(
-        "cohen_kappa",
+        f"{weights}_cohen_kappa",
         target,
         pred,
-        partial(whole, kappa_score),
-        gradient=partial(whole_gradient, kappa_score),
-        better="higher",
-        bounds=(-1, 1),
-        undefined={"chance agreement is 1": certain_chance},
+        partial(weighted_kappa, *arguments),
+        gradient=partial(weighted_kappa_gradient, *arguments),
+        undefined={"chance agreement is 1": partial(no_chance_disagreement, *arguments)},
+        **common,
     )
 
 
-def balanced_accuracy(target: Source, pred: Source) -> Metric:
+def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> Metric:
     """The mean over classes of their recall (Brodersen and others 2010).
 
     Parameters
     ----------
     target, pred
         Label columns of one type.
+    min_support
+        The fewest rows of a label with which its class counts; ``note`` names those left out.
 
     Returns
     -------
@@ -636,12 +738,14 @@ def balanced_accuracy(target: Source, pred: Source) -> Metric:
     >>> df.eval.summary(fe.balanced_accuracy("gold", "pred"))["estimate"].item()
     0.75
     """
+    arguments = (recall_score, Averaging("macro", least=min_support))
     return _matrix_metric(
         "balanced_accuracy",
         target,
         pred,
-        partial(class_average, recall_score, "macro", None, None),
-        gradient=partial(class_average_gradient, recall_score, "macro", None, None),
+        partial(class_average, *arguments),
+        gradient=partial(class_average_gradient, *arguments),
+        note=partial(left_out, *arguments) if min_support else None,
         better="higher",
         bounds=(0, 1),
         undefined=NO_LABELS,

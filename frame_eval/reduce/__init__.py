@@ -51,8 +51,16 @@ def reduce(
     missing: str = "raise",
     moments: bool = True,
     by_example: bool = False,
+    alike: bool = False,
+    by_sort: bool = False,
 ) -> Reduced:
-    """Group the rows by slice, system, unit and cell, and sum what the metrics ask for."""
+    """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
+
+    With ``alike``, rows that are units of their own are summed only with rows that have the same
+    inputs, so that the table still knows every one of them. With ``by_sort``, ordered cells come
+    from one sort of the rows: much faster, and without a table of them.
+    """
+    alike = alike and not roles.unit
     prepared = prepare(
         scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
     )
@@ -62,16 +70,16 @@ def reduce(
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
     queries: dict[int, Query | Scored] = {}
-    for positions in layouts(metrics):
+    for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
         # A unit counts once, however many rows it is made of.
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        if first.ordered and first.unit is None and not by_example:
+        if first.ordered and first.unit is None and by_sort:
             found = scored(base, chosen, missing)
         else:
-            found = query(base, chosen, missing, moments, by_example)
+            found = query(base, chosen, missing, moments, by_example, alike)
         queries.update(dict.fromkeys(positions, found))
     return coded(prepared, metrics, queries, by_example)
 

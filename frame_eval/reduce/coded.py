@@ -221,7 +221,8 @@ def _table(
         weight = frame[found.weight].to_numpy()
         sums = sums * weight[:, None]
         moments = None if moments is None else moments * (weight**2)[:, None, None]
-        unit = np.unique(weight, return_inverse=True)[1]
+    if singles:
+        unit = codes(frame, [*([found.weight] if found.weight else []), *found.values])[0]
     cell_codes, classes = _cells(found, metric)
     # After a unit step __fe_len counts the rows that were lost on the way.
     missing = total - rows if metric.unit is None else total

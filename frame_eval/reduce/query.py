@@ -20,12 +20,16 @@ from frame_eval.reduce.units import one_row_per_unit
 
 @dataclass(frozen=True)
 class Query:
-    """A collected group-by, where each metric's sums are in it, and the weight, if there is one."""
+    """A collected group-by, where each metric's sums are in it, and the weight, if there is one.
+
+    ``values`` are the inputs by which single rows are told apart.
+    """
 
     frame: pl.DataFrame
     cells: tuple[str, ...]
     places: dict[int, Places]
     weight: str | None
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Places:
     replaced: str | None = None
 
 
-def layouts(metrics: Sequence[Metric]) -> list[list[int]]:
+def layouts(metrics: Sequence[Metric], alike: bool) -> list[list[int]]:
     """Positions of the metrics, grouped by what they can share a pass with."""
     groups: dict[object, list[int]] = {}
     for position, metric in enumerate(metrics):
@@ -50,8 +54,17 @@ def layouts(metrics: Sequence[Metric]) -> list[list[int]]:
             # Cells that are reduced by a sort are of the rows that have all inputs.
             inputs = frozenset(given.key for given in metric.made.values())
             rows = (inputs, metric.worst and id(metric))
-        groups.setdefault((cells, rows, metric.unit and id(metric)), []).append(position)
+        values = tuple(sorted(map(repr, _values_of(metric)))) if alike else ()
+        key = (cells, rows, values, metric.unit and id(metric))
+        groups.setdefault(key, []).append(position)
     return list(groups.values())
+
+
+def _values_of(metric: Metric) -> list[tuple[object, ...]]:
+    """The inputs that make single rows alike, where the sums of many do not say what they were."""
+    if metric.counts or metric.proportion is not None or metric.unit is not None:
+        return []
+    return [given.key for given in metric.made.values()]
 
 
 class Ask:
@@ -79,11 +92,14 @@ def query(
     missing: str,
     moments: bool,
     by_example: bool,
+    alike: bool,
 ) -> Query:
-    """Run the group-by of one layout."""
+    """Run the group-by of one layout; with ``alike``, single rows only with rows like them."""
     first = next(iter(metrics.values()))
     frame = one_row_per_unit(prepared, first, missing)
     keys, weight = _keys(prepared, by_example)
+    values = tuple(prepared.inputs[key] for key in _values_of(first)) if alike else ()
+    keys += values
     cells = tuple(prepared.inputs[first.made[name].key] for name in first.cells)
     ask, places, filled = Ask(), {}, []
     for position, metric in metrics.items():
@@ -103,7 +119,7 @@ def query(
     result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals)
     if bad is not None and (result["__fe_bad"].sum() or 0) > 0:
         explain(prepared, metrics, missing)
-    return Query(result, cells, places, prepared.weight)
+    return Query(result, cells, places, prepared.weight, values)
 
 
 def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,9 +12,12 @@ import polars as pl
 from frame_eval.columns import By, Columns, Slices, Source, slices
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
-from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
+from frame_eval.inference import bootstrap
+from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.ranked import ranked
+from frame_eval.inference.resample import DRAWS, Draws
+from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Ranked, Reduced, Roles, reduce
 from frame_eval.verbs.results import joined, with_keys
@@ -52,6 +55,9 @@ def summary(
     interval: Interval = "auto",
     level: float = 0.95,
     missing: Missing = "raise",
+    simultaneous: bool = False,
+    resamples: int = 9999,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """Every metric in every slice, for every system, with an interval that respects clusters.
 
@@ -82,12 +88,19 @@ def summary(
         ``"auto"``: Wilson for proportions (on the effective size when there are clusters), order
         statistics for quantiles, linearised errors (CR2) with Satterthwaite's degrees of freedom
         for the rest. By name: ``"wilson"``, ``"wald"``, ``"clopper-pearson"``, ``"jeffreys"``,
-        ``"korn-graubard"`` for proportions; ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``. None: none.
+        ``"korn-graubard"`` for proportions; ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``; of clusters,
+        examples or rows resampled, ``"bootstrap"`` (the same as ``"percentile"``), ``"basic"``,
+        ``"bca"``, ``"studentized"``. None: none.
     level
         Nominal coverage, between 0 and 1.
     missing
         Null or NaN among a metric's inputs: ``"raise"``, ``"drop"`` (and count), or ``"worst"``
         (counts as the metric's worst value).
+    simultaneous
+        Whether the intervals of a metric hold for all its slices and systems at once.
+    resamples, seed
+        How often a bootstrap draws (at least 100), and the seed of its generator: the same frame
+        in any order, on any engine, has the same draws.
 
     Returns
     -------
@@ -107,7 +120,8 @@ def summary(
     Notes
     -----
     Clustered errors: Bell and McCaffrey (2002), Imbens and Kolesar (2016). Wilson (1927); on an
-    effective size Korn and Graubard (1998).
+    effective size Korn and Graubard (1998). Bootstrap intervals: Efron (1987), Davison and Hinkley
+    (1997); limits are order statistics of the replicates.
 
     Examples
     --------
@@ -125,8 +139,17 @@ def summary(
         choose(metric, interval)
     chosen = slices(by, overall)
     roles = Roles.of(system, example, trial, cluster, weight)
-    found = measure(frame, metrics, chosen, roles, missing, moments=interval is not None)
-    return found.table(interval, check_level(level))
+    drawn = interval in bootstrap.KINDS
+    if simultaneous and (drawn or interval is None):
+        raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
+    moments = interval is not None and not drawn
+    by_sort = not (drawn or simultaneous)
+    found = measure(
+        frame, metrics, chosen, roles, missing, moments=moments, alike=drawn, by_sort=by_sort
+    )
+    draws = check_draws(resamples, seed)
+    levels = found.simultaneous(check_level(level), draws) if simultaneous else None
+    return found.table(interval, check_level(level), draws=draws, levels=levels)
 
 
 @dataclass(frozen=True)
@@ -153,10 +176,24 @@ class Measured:
     clustered: bool
     keep_empty: bool
 
-    def table(self, interval: Interval, level: float, keep_empty: bool = False) -> pl.DataFrame:
-        """The result frame, with intervals at a level."""
+    def table(
+        self,
+        interval: Interval,
+        level: float,
+        *,
+        keep_empty: bool = False,
+        draws: Draws = DRAWS,
+        levels: Mapping[int, float] | None = None,
+    ) -> pl.DataFrame:
+        """The result frame, with intervals at a level; ``levels`` are higher ones by metric."""
         keep = keep_empty or self.keep_empty
-        blocks = [_block(one, interval, level, self.clustered, keep) for one in self.metrics]
+        blocks = []
+        for one in self.metrics:
+            at = level if levels is None else levels[one.position]
+            made = intervals(one.metric, one.linear, interval, at, self.clustered, draws)
+            if levels is not None:
+                made = replace(made, method=together(made.method))
+            blocks.append(_block(one, made, level if interval is not None else np.nan, keep))
         rows = joined(blocks, WHOLE).sort("__fe_group", "__fe_metric")
         group = rows["__fe_group"].to_numpy()
         systems = self.found.shape[1]
@@ -165,6 +202,22 @@ class Measured:
             (self.found.slices, group // systems),
             (self.found.systems, group % systems),
         )
+
+    def simultaneous(self, level: float, draws: Draws) -> dict[int, float]:
+        """The level of each metric (by position) at which its intervals hold all at once."""
+        members: dict[int, list[Linear]] = {}
+        for one in self.metrics:
+            members.setdefault(one.position, []).append(one.linear)
+        levels = {}
+        for position, found in members.items():
+            clustered = self.clustered and any((f.clusters < f.n).any() for f in found)
+            levels[position] = family_of(found, draws, clustered=clustered).level(level)
+        return levels
+
+
+def together(methods: Any) -> Any:
+    """The names of methods whose intervals hold all at once."""
+    return np.array([text and f"{text}, simultaneous" for text in methods], object)
 
 
 def measure(
@@ -175,11 +228,25 @@ def measure(
     missing: Missing,
     *,
     moments: bool = True,
+    alike: bool = False,
+    by_sort: bool = False,
 ) -> Measured:
-    """The metrics of a frame, ready for intervals at any level."""
+    """The metrics of a frame, ready for intervals at any level.
+
+    ``by_sort`` is for those who do not look at the tables of ordered cells.
+    """
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.shown, *roles.system), COLUMNS)
-    found = reduce(frame, metrics, chosen, roles, missing=missing, moments=moments)
+    found = reduce(
+        frame,
+        metrics,
+        chosen,
+        roles,
+        missing=missing,
+        moments=moments,
+        alike=alike,
+        by_sort=by_sort,
+    )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
         for position, (metric, label, table) in enumerate(per_class(metrics, found))
@@ -215,6 +282,15 @@ def check_level(level: float) -> float:
     if not isinstance(given, (int, float)) or not 0 < given < 1:
         raise EvalError(f"level={level!r} is not between 0 and 1")
     return level
+
+
+def check_draws(resamples: int, seed: int) -> Draws:
+    """The draws, if there are enough of them and the seed is one."""
+    if not isinstance(resamples, int) or resamples < 100:  # type: ignore[redundant-expr]
+        raise EvalError(f"resamples={resamples!r} is not a whole number of at least 100")
+    if not isinstance(seed, int) or seed < 0:  # type: ignore[redundant-expr]
+        raise EvalError(f"seed={seed!r} is not a whole number of at least 0")
+    return Draws(resamples, seed)
 
 
 def check_names(keys: Sequence[str], columns: Sequence[str]) -> None:
@@ -267,12 +343,9 @@ def _reasons(metric: Metric, sums: Any) -> Any:
     return "" if reasons is None else reasons
 
 
-def _block(
-    one: Entry, interval: Interval, level: float, clustered: bool, keep_empty: bool
-) -> dict[str, Any]:
+def _block(one: Entry, made: Intervals, level: float, keep_empty: bool) -> dict[str, Any]:
     """The columns of one metric, a row per slice and system."""
     metric, found = one.metric, one.linear
-    made = intervals(metric, found, interval, level, clustered)
     notes = [
         "; ".join(text for text in (first, second) if text) or None
         for first, second in zip(notes_of(metric, found), made.note, strict=True)
@@ -295,7 +368,7 @@ def _block(
         "n": found.n.round(),
         "clusters": found.clusters.round(),
         "missing": found.missing.round(),
-        "level": np.full(groups, level if interval is not None else np.nan),
+        "level": np.full(groups, level),
         "method": np.array([text or None for text in methods], object),
         "note": np.array(notes, object),
     }

@@ -15,6 +15,7 @@ def doors(pandas: pd.DataFrame, eager: pl.DataFrame, lazy: pl.LazyFrame, other: 
     assert_type(fe.of(eager).summary(fe.rate("ok"), by="lang"), pl.DataFrame)
     assert_type(fe.of(lazy).summary(fe.rate("ok"), by=fe.each("lang")), pl.DataFrame)
     assert_type(fe.of(lazy).compare(fe.rate("ok"), system="m", example="i"), pl.DataFrame)
+    assert_type(fe.of(pandas).confusion("y", "p", normalize="truth"), pd.DataFrame)
     assert_type(fe.of(pandas).guard(fe.rule("ok", min=0.5)), pd.DataFrame)
 
 
