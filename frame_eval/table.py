@@ -81,11 +81,8 @@ class Table:
 
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
-        key = packed(self.keys)
-        table = self
-        if not (key[1:] >= key[:-1]).all():
-            order = pl.Series(key).arg_sort().to_numpy()
-            table, key = self.take(order), key[order]
+        order, key = in_order(packed(self.keys))
+        table = self if order is None else self.take(order)
         new = np.ones(len(key), bool)
         new[1:] = key[1:] != key[:-1]
         if new.all():
@@ -193,17 +190,42 @@ class Ranked:
         )
 
 
+def span(index: Ints) -> Any:
+    """Sorted positions as a slice where they have no gap: picking then copies nothing."""
+    if len(index) and index[-1] - index[0] == len(index) - 1:
+        return slice(index[0], index[-1] + 1)
+    return index
+
+
 def packed(keys: tuple[Ints, ...]) -> Ints:
     """One integer per row that sorts as the keys do, most significant first."""
     whole, size = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
         count = int(key.max(initial=0)) + 1
+        if count == 1:
+            continue
         if size * count >= 2**62:
             # Too many combinations for the product: number those that occur.
             whole = np.unique(whole, return_inverse=True)[1]
             size = int(whole.max(initial=0)) + 1
         whole, size = whole * count + key, size * count
     return whole
+
+
+def in_order(key: Ints) -> tuple[Ints | None, Ints]:
+    """The positions that sort keys (None where they are sorted), and the sorted keys."""
+    if (key[1:] >= key[:-1]).all():
+        return None, key
+    size = int(key.max()) + 1
+    if size <= 2 * len(key):
+        # Where keys are dense and distinct, each has a place of its own: no need to sort.
+        place = np.full(size, -1)
+        place[key] = np.arange(len(key))
+        there = np.flatnonzero(place >= 0)
+        if len(there) == len(key):
+            return place[there], there
+    order = pl.Series(key).arg_sort().to_numpy()
+    return order, key[order]
 
 
 def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:

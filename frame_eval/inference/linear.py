@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.table import Floats, Ints, Table
 
 
@@ -65,6 +66,12 @@ class Totals:
     blocks: tuple[tuple[Ints, Sums], ...]
     groups: int
 
+    @property
+    def group(self) -> Ints:
+        """The group of every group and cell, in the order of the blocks."""
+        parts = [np.repeat(index, np.size(sums.n) // len(index)) for index, sums in self.blocks]
+        return np.concatenate(parts)
+
     def apply(self, function: Any, default: Any = np.nan) -> Any:
         """A function of the sums as an array by group."""
         result = np.full(self.groups, default, dtype=object if default == "" else float)
@@ -73,10 +80,15 @@ class Totals:
         return result
 
 
-def dot(left: Floats, right: Floats) -> Floats:
-    """Row by row products, summed: several times faster than a sum over a short last axis."""
-    products: Floats = np.einsum("rj,rj->r", left, right)
-    return products
+def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
+    """The sums of every row, times the coefficients at its place, added up."""
+    total = np.zeros(len(place))
+    for weights, values in zip(coefficients.T, sums.T, strict=True):
+        if weights.any():
+            part = weights[place]
+            part *= values
+            total += part
+    return total
 
 
 def group_codes(table: Table, systems: int) -> Ints:
@@ -84,10 +96,19 @@ def group_codes(table: Table, systems: int) -> Ints:
     return table.slice * systems + table.system
 
 
-def added(group: Ints, values: Floats, groups: int) -> Floats:
-    """The values summed by group."""
-    total: Floats = np.bincount(group, values, groups).astype(np.float64, copy=False)
+def added(group: Ints, values: Array, groups: int) -> Floats:
+    """The values summed by group; ``group`` is sorted."""
+    starts = np.searchsorted(group, np.arange(groups + 1))
+    there = np.flatnonzero(np.diff(starts))
+    total = np.zeros(groups)
+    if len(there):
+        total[there] = np.add.reduceat(values, starts[there], dtype=float)
     return total
+
+
+def scattered(place: Ints, values: Array, size: int) -> Floats:
+    """The values summed by place, in any order."""
+    return np.bincount(place, values, size).astype(np.float64, copy=False)
 
 
 def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
@@ -95,25 +116,28 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     group = group_codes(table, systems)
     groups = slices * systems
     totals, place = _totals(metric, table, group, groups)
+    starts = _starts(table, group)
+    # Units of one row have no spread within.
+    alone = isinstance(starts, slice) and not table.singles and table.rows.max(initial=0) <= 1
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
-        share, terms = _terms(metric, table, totals, group, place)
-        samples, unit_group, unit = _samples(table, terms, group, groups)
+        share, terms = _terms(metric, table, totals, place, alone)
+        samples = tuple(_sample(table, term, group, starts, groups, alone) for term in terms)
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
     rows = added(group, table.rows, groups)
     n = added(group, terms[0].size, groups) if metric.proportion else rows
-    count = np.max([sample.count for sample in samples], axis=0)
+    count = reduce(np.maximum, [sample.count for sample in samples])
     if table.singles:  # rows of different samples, such as positives and negatives
         count = np.minimum(np.sum([sample.count for sample in samples], axis=0), table.rows)
     return Linear(
         estimate=estimate,
         share=share,
         n=n,
-        clusters=added(unit_group, count, groups),
+        clusters=added(group[starts], count, groups),
         missing=added(group, table.missing, groups),
         rows=rows,
-        group=unit_group,
-        unit=unit,
+        group=group[starts],
+        unit=table.unit[starts],
         samples=samples,
         totals=totals,
         weighted=table.weighted,
@@ -131,8 +155,8 @@ def _totals(metric: Metric, table: Table, group: Ints, groups: int) -> tuple[Tot
         for size, cell in zip(shape, table.cells, strict=True):
             place = place * size + cell
         length = groups * int(np.prod(shape, dtype=int))
-        arrays = [np.bincount(place, column, length) for column in table.sums.T]
-        arrays.append(np.bincount(place, table.rows, length))
+        total = np.bincount if shape else added
+        arrays = [total(place, column, length) for column in (*table.sums.T, table.rows)]
         named = dict(zip((*table.names, "rows"), arrays, strict=True))
         whole = {name: array.reshape(groups, *shape) for name, array in named.items()}
         blocks = ((np.arange(groups), Sums(whole, table.classes)),)
@@ -169,48 +193,46 @@ class Term:
 
 
 def _terms(
-    metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints
+    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
 ) -> tuple[Floats, list[Term]]:
     """The share of a proportion by group (else NaN), and the terms of the metric."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weight = np.where(table.rows > 0, table.sums[:, 0] / table.plain[:, 0], 0.0)
-        if metric.proportion is not None:
-            return _proportion_term(metric, table, totals, group, place, weight)
-        return np.full(totals.groups, np.nan), _general_terms(
-            metric, table, totals, group, place, weight
-        )
+    if metric.proportion is not None:
+        return _proportion_term(metric, table, totals, place, alone)
+    return np.full(totals.groups, np.nan), _general_terms(metric, table, totals, place, alone)
 
 
 def _proportion_term(
-    metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints, weight: Floats
+    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
 ) -> tuple[Floats, list[Term]]:
     proportion: Any = metric.proportion
-    of_hits = coefficients(proportion.hits, totals)[place]
-    of_trials = coefficients(proportion.trials, totals)[place]
-    trials = dot(of_trials, table.sums)
-    hits = dot(of_hits, table.sums)
-    total = np.bincount(group, trials, totals.groups)
-    share = np.bincount(group, hits, totals.groups) / total
-    p, size = share[group], total[group]
-    influence = np.where(size > 0, (hits - p * trials) / size, 0.0)
-    plain = trials if table.plain is table.sums else dot(of_trials, table.plain)
-    if table.moments is not None:
-        gradient = np.where(size > 0, 1 / size, 0.0)[:, None] * (of_hits - p[:, None] * of_trials)
-        squares = _moment_squares(table, gradient, influence)
+    of_hits = coefficients(proportion.hits, totals)
+    of_trials = coefficients(proportion.trials, totals)
+    size = totals.apply(proportion.trials)
+    share = totals.apply(proportion.hits) / size
+    p, whole = share[totals.group, None], size[totals.group, None]
+    gradient = np.where(whole > 0, (of_hits - p * of_trials) / whole, 0.0)
+    influence = combined(gradient, place, table.sums)
+    trials = combined(of_trials, place, table.sums)
+    plain = trials if table.plain is table.sums else combined(of_trials, place, table.plain)
+    if alone:
+        squares = influence**2
+    elif table.moments is not None:
+        squares = _moment_squares(table, gradient[place], influence)
     else:
-        plain_hits = hits if table.plain is table.sums else dot(of_hits, table.plain)
-        squares = plain_hits * (1 - p) ** 2 + (plain - plain_hits) * p**2
-        squares = np.where(size > 0, squares * (weight / size) ** 2, 0.0)
+        # Every hit lies 1 - p from the share, every other trial p.
+        hit, other = np.where(whole > 0, np.array([1 - p, p]) / whole, 0.0) ** 2
+        squares = combined(of_hits * hit + (of_trials - of_hits) * other, place, table.plain)
+        squares *= _weights(table) ** 2
     return share, [Term(influence, squares, trials, plain)]
 
 
 def _general_terms(
-    metric: Metric, table: Table, totals: Totals, group: Ints, place: Ints, weight: Floats
+    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
 ) -> list[Term]:
     names = totals.names
     parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
-    gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])[place]
-    gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, group, totals.groups)
+    gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
+    gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
     samples = metric.samples or {"n": names}
     rest = set(names).difference(*samples.values())
     terms = []
@@ -218,11 +240,13 @@ def _general_terms(
         of = names.index(denominator)
         chosen = [name in members or name in rest for name in names]
         part = gradient * np.array(chosen, float)
-        influence = dot(part, table.sums)
-        if table.moments is not None:
-            squares = _moment_squares(table, part, influence)
+        influence = combined(part, place, table.sums)
+        if alone:
+            squares = influence**2
+        elif table.moments is not None:
+            squares = _moment_squares(table, part[place], influence)
         else:
-            squares = dot(part**2, table.plain) * weight**2
+            squares = combined(part**2, place, table.plain) * _weights(table) ** 2
         size = table.plain[:, of] if metric.counts else table.rows
         terms.append(Term(influence, squares, table.sums[:, of], size))
         rest = set()
@@ -235,6 +259,12 @@ def _moment_squares(table: Table, gradient: Floats, influence: Floats) -> Floats
     between = np.where(table.rows > 0, influence**2 / table.rows, 0.0)
     squares: Floats = within + between
     return squares
+
+
+def _weights(table: Table) -> Floats:
+    """The weight of the rows behind each row of the table."""
+    weights: Floats = np.where(table.rows > 0, table.sums[:, 0] / table.plain[:, 0], 0.0)
+    return weights
 
 
 def coefficients(function: Any, totals: Totals) -> Floats:
@@ -284,42 +314,45 @@ def _cell_indices(shape: tuple[int, ...], cells: tuple[str, ...]) -> Iterator[tu
     return iter(np.ndindex(*shape[len(shape) - len(cells) :]))
 
 
-def _samples(
-    table: Table, terms: list[Term], group: Ints, groups: int
-) -> tuple[tuple[Sample, ...], Ints, Ints]:
-    """The terms added up by unit; the groups and codes of the units."""
+def _starts(table: Table, group: Ints) -> Any:
+    """Where the rows of every unit begin: the positions, or all of them as a slice."""
+    if table.singles:
+        return slice(None)
     new = np.ones(len(group), bool)
-    if not table.singles:
-        new[1:] = (group[1:] != group[:-1]) | (table.unit[1:] != table.unit[:-1])
-    starts = np.flatnonzero(new)
-    unit_group, unit = group[starts], table.unit[starts]
-    samples = []
-    for term in terms:
+    new[1:] = (group[1:] != group[:-1]) | (table.unit[1:] != table.unit[:-1])
+    return slice(None) if new.all() else np.flatnonzero(new)
+
+
+def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alone: bool) -> Sample:
+    """A term added up by unit."""
+    influence, denominator, size = term.influence, term.denominator, term.size
+    if not isinstance(starts, slice):
         influence, denominator, size = (
-            np.add.reduceat(values, starts)
-            for values in (term.influence, term.denominator, term.size)
+            np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )
-        share = denominator / np.bincount(unit_group, denominator, groups)[unit_group]
-        if table.singles:
-            each = np.where(size > 0, share / size, 0.0)
-            one = np.ones(len(size))
-            samples.append(Sample(influence, term.squares, each, one, size, np.zeros(groups)))
-            continue
-        between = np.where(size > 0, influence**2 / size, 0.0)
-        within = np.bincount(group, term.squares, groups) - np.bincount(unit_group, between, groups)
-        count = (size > 0).astype(float)
-        samples.append(Sample(influence, influence**2, share, size, count, np.maximum(within, 0.0)))
-    return tuple(samples), unit_group, unit
+    unit_group = group[starts]
+    share = denominator / added(unit_group, denominator, groups)[unit_group]
+    none = np.zeros(groups)
+    if table.singles:
+        each = np.where(size > 0, share / size, 0.0)
+        return Sample(influence, term.squares, each, np.ones(len(size)), size, none)
+    count = (size > 0).astype(float)
+    if alone:
+        return Sample(influence, term.squares, share, size, count, none)
+    between = np.where(size > 0, influence**2 / size, 0.0)
+    within = added(group, term.squares, groups) - added(unit_group, between, groups)
+    return Sample(influence, influence**2, share, size, count, np.maximum(within, 0.0))
 
 
-def _centred(gradient: Floats, table: Table, group: Ints, groups: int) -> Floats:
+def _centred(gradient: Floats, table: Table, totals: Totals, place: Ints) -> Floats:
     """The gradient shifted so that influences sum to 0, as they do by themselves for ratios."""
-    drift = np.bincount(group, dot(gradient, table.sums), groups)
-    size = np.bincount(group, dot(np.abs(gradient), np.abs(table.sums)), groups)
+    group, groups = totals.group[place], totals.groups
+    drift = added(group, combined(gradient, place, table.sums), groups)
+    size = added(group, combined(np.abs(gradient), place, np.abs(table.sums)), groups)
     needed = np.abs(drift) > 1e-7 * size
     if not needed.any():
         return gradient
-    weight = np.bincount(group, table.sums[:, 0], groups)
+    weight = added(group, table.sums[:, 0], groups)
     shifted = gradient.copy()
-    shifted[:, 0] -= np.where(needed, drift / weight, 0.0)[group]
+    shifted[:, 0] -= np.where(needed, drift / weight, 0.0)[totals.group]
     return shifted

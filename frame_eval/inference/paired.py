@@ -14,13 +14,13 @@ from frame_eval.inference.bootstrap import Bootstrap, bootstrapped
 from frame_eval.inference.intervals import SANDWICH, Texts, shown
 from frame_eval.inference.linear import Linear, Sample, added, group_codes
 from frame_eval.inference.permutation import paired_permutation, unpaired_permutation
-from frame_eval.inference.resample import Draws
+from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.urns import Kinds, kinds_of, urn
 from frame_eval.inference.variance import Variance, cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import is_mean
 from frame_eval.metrics.quantiles import quantile_of
-from frame_eval.table import Floats, Ints
+from frame_eval.table import Floats, Ints, span
 
 Test: TypeAlias = Literal[
     "auto",
@@ -98,7 +98,7 @@ def split(found: Linear) -> tuple[Linear, Linear]:
 
 
 def _system(found: Linear, system: int) -> Linear:
-    rows = found.group % 2 == system
+    rows = span(np.flatnonzero((found.group & 1) == system))
     samples = tuple(
         Sample(
             sample.influence[rows],
@@ -130,7 +130,7 @@ def paired(
     cluster_of: Ints,
     method: Method,
     level: float,
-    draws: Draws,
+    draws: Draws = DRAWS,
     scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on the same examples, in every slice.
@@ -203,10 +203,12 @@ def _per_share(q: float, found: Linear) -> Floats:
     slope = np.full(len(error), np.nan)
     for index, sums in found.totals.blocks:
         i = int(index[0])
-        if np.isfinite(error[i]) and error[i] > 0:
+        if error[i] > 1e-12:
             around = np.clip(q + error[i] * np.array([-1.0, 1.0]), 0, 1)
             low, high = quantile_of(sums.classes[0], sums.n, around, float(np.sum(sums.rows)))
             slope[i] = -(high - low) / (around[1] - around[0])
+        elif error[i] <= 1e-12 and np.count_nonzero(sums.n) == 1:
+            slope[i] = 0.0  # the quantile of one value, however often, has no error
     return slope
 
 
@@ -217,7 +219,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
     group, cluster, place = _clusters(both)
 
     def by_cluster(values: Floats) -> Floats:
-        return added(place, values, len(group))
+        return np.bincount(place, values, len(group)).astype(float, copy=False)
 
     samples, sizes = [], np.zeros(len(group))
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
@@ -226,7 +228,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
         rows = by_cluster(np.where((of_a.size > 0) | (of_b.size > 0), 1.0, 0.0))
         between = influence**2 / np.maximum(rows, 1.0)
         within = added(both.slice, step**2, slices) - added(group, between, slices)
-        repeated = np.bincount(group, rows > 1, slices) > 0
+        repeated = added(group, rows > 1, slices) > 0
         samples.append(
             Sample(
                 influence,
@@ -275,7 +277,7 @@ def _is_binary(metric: Metric, both: Pairs) -> Any:
         return np.zeros(slices, bool)
     size_a, size_b = both.a.samples[0].size, both.b.samples[0].size
     bad = (size_a != size_b) | (size_a > 1)
-    return np.bincount(both.slice, bad, slices) == 0
+    return added(both.slice, bad, slices) == 0
 
 
 def _check_method(metric: Metric, method: Method, grouped: Any, binary: Any) -> None:
@@ -303,12 +305,12 @@ def _counts(metric: Metric, both: Pairs) -> Floats:
     a, b = _values(both.a), _values(both.b)
     # The values come back from influences, with rounding in their last digits.
     centre = (np.abs(both.a.estimate) + np.abs(both.b.estimate))[both.slice]
-    same = np.abs(a - b) <= 1e-12 * (np.abs(a) + np.abs(b) + centre)
-    kinds = ((a > b) & ~same, (a < b) & ~same, same)
-    counts = np.array([np.bincount(both.slice, (size_a > 0) & k, slices) for k in kinds], float)
+    gap, rounding = a - b, 1e-12 * (np.abs(a) + np.abs(b) + centre)
+    kinds = (gap > rounding, gap < -rounding, np.abs(gap) <= rounding)
+    counts = np.array([added(both.slice, (size_a > 0) & kind, slices) for kind in kinds])
     # Of a precision or recall, different examples are the denominator of each system.
     differ = size_a != size_b if share else (size_a > 0) != (size_b > 0)
-    return np.where(np.bincount(both.slice, differ, slices) == 0, counts, np.nan)
+    return np.where(added(both.slice, differ, slices) == 0, counts, np.nan)
 
 
 def _values(system: Linear) -> Floats:
@@ -474,7 +476,7 @@ def unpaired(
     found: Linear,
     method: Method,
     level: float,
-    draws: Draws,
+    draws: Draws = DRAWS,
     scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on different examples, in every slice."""

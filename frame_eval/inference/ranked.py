@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from frame_eval.inference.linear import Linear, Sample, Totals, added, central_differences
+from frame_eval.inference.linear import (
+    Linear,
+    Sample,
+    Totals,
+    added,
+    central_differences,
+    scattered,
+)
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.table import Entries, Floats, Ints, Ranked
 
@@ -161,7 +168,7 @@ def _by_unit(
         code, unit = key // size, key % size
 
     def by_unit(values: Floats) -> Floats:
-        return values if place is None else added(place, values, len(code))
+        return values if place is None else scattered(place, values, len(code))
 
     plain = dict(zip(table.names[1:], entries.plain, strict=True))
     weight: Any = 1.0 if entries.weight is None else entries.weight

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from frame_eval.inference.linear import Linear, Sample, added, linear
+from frame_eval.inference.linear import Linear, Sample, linear, scattered
 from frame_eval.inference.resample import Draws
 from frame_eval.inference.simultaneous import Family, influences_by_unit, joint_family
 from frame_eval.inference.variance import Variance, cr2
@@ -114,7 +114,7 @@ def _two_samples(found: Linear) -> Linear:
         own = np.where(side == which, 1.0, 0.0)
 
         def put(values: Floats) -> Floats:
-            return added(place, np.nan_to_num(values * own), len(group))
+            return scattered(place, np.nan_to_num(values * own), len(group))
 
         return Sample(
             put(sample.influence * sign),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from frame_eval.inference.linear import Linear, added
+from frame_eval.inference.linear import Linear, scattered
 from frame_eval.inference.resample import Draws, block_size
 from frame_eval.inference.variance import cr2
 from frame_eval.table import Floats
@@ -104,7 +104,7 @@ def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
     size = units * groups
     influence = np.sum([sample.influence for sample in found.samples], axis=0)
     share = np.mean([sample.share for sample in found.samples], axis=0)
-    of_influence, of_share = (added(at, values, size) for values in (influence, share))
+    of_influence, of_share = (scattered(at, values, size) for values in (influence, share))
     return of_influence.reshape(units, groups), of_share.reshape(units, groups)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from frame_eval.inference.linear import Totals, central_differences, coefficients, dot
+from frame_eval.inference.linear import Totals, central_differences, coefficients, combined
 from frame_eval.inference.resample import Draws
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.table import Floats, Ints, Table, packed
@@ -47,7 +47,7 @@ def kinds_of(
     if metric.proportion is not None:
         at = group * cells + cell
         functions = (metric.proportion.hits, metric.proportion.trials)
-        columns = [dot(coefficients(f, totals)[at], table.sums) for f in functions]
+        columns = [combined(coefficients(f, totals), at, table.sums) for f in functions]
         names, vectors, classes = ("hits", "trials"), np.stack(columns, -1), ()
         cell = np.zeros(len(group), np.int64)
     chosen, counts = np.arange(len(group)), np.ones(len(group), np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import narwhals as nw
@@ -15,7 +16,7 @@ from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
-from frame_eval.table import Floats, Ints, Ranked, Table, stacked
+from frame_eval.table import Floats, Ints, Ranked, Table, in_order, stacked
 
 
 @dataclass(frozen=True)
@@ -54,70 +55,71 @@ def coded(
     # Those with units and cells come first: the others have rows for the group keys alone.
     distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
     lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
-    span = {id(q): slice(a, b) for q, a, b in zip(distinct, lengths, lengths[1:], strict=False)}
+    spans = [slice(a, b) for a, b in pairwise(lengths)]
+    number = {id(q): i for i, q in enumerate(distinct)}
+    frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        having = [q.frame for q in distinct if set(columns) <= set(q.frame.columns)]
-        frames = [frame.select(columns) for frame in having if columns]
-        whole = pl.concat(frames) if frames else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
-        return codes(whole, columns if frames else ())
+        having = [frame for frame in frames if set(columns) <= set(frame.columns)]
+        parts = [frame.select(columns) for frame in having if columns]
+        whole = pl.concat(parts) if parts else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
+        return codes(whole, columns if parts else ())
 
     systems, system_values = together(list(prepared.systems.values()))
-    units, _ = together(list(prepared.units.values()))
-    members, slice_values, count = _slice_members(prepared, together)
     cluster_of: Ints | None = None
     ids: pl.DataFrame | None = None
     if by_example:
-        clusters = units
         # Without a cluster the example is the unit already.
         examples = prepared.examples if prepared.roles.cluster else prepared.units
         units, ids = together(list(examples.values()))
-        if not prepared.roles.trial:
-            _check_repeats(metrics, grouped, span, systems, units, ids)
+        # In the order of systems and examples, what follows has its memory side by side.
+        sortings = [in_order(systems[rows] * len(ids) + units[rows]) for rows in spans]
+        has_codes = [*prepared.systems.values(), *examples.values()]
+        for i, (order, _) in enumerate(sortings):
+            if order is not None:
+                frames[i] = frames[i].drop(has_codes)[order]
+        key = np.concatenate([key for _, key in sortings])
+        systems = key // len(ids)
+        units = key - systems * len(ids)
+        per_row = [queries[i] for i, metric in enumerate(metrics) if metric.unit is None]
+        if per_row and not prepared.roles.trial:
+            _check_repeats(sortings[number[id(per_row[0])]][1], ids)
+        clusters = units
+        if prepared.roles.cluster:
+            clusters = together(list(prepared.units.values()))[0]
         cluster_of = _clusters_of(units, clusters, ids)
         ids = _renamed(ids, examples, prepared.dtypes)
+    else:
+        units = together(list(prepared.units.values()))[0]
+    members, slice_values, count = _slice_members(prepared, together)
+    shape = count, len(system_values)
     tables: list[Any] = []
     for position, metric in enumerate(metrics):
-        found = queries[position]
-        rows = span[id(found)]
+        at = number[id(queries[position])]
+        found, rows = distinct[at], spans[at]
         of_rows = [member[rows] for member in members]
         if not isinstance(found, Query):
-            systems_there = len(system_values)
-            groups = [
-                np.where(code < 0, -1, code * systems_there + systems[rows]) for code in of_rows
-            ]
-            tables.append(found.ranked(metric, groups, count * systems_there))
+            groups = [np.where(code < 0, -1, code * shape[1] + systems[rows]) for code in of_rows]
+            tables.append(found.ranked(metric, groups, shape[0] * shape[1]))
             continue
+        found = replace(found, frame=frames[at])
         table = _table(found, found.places[position], metric, prepared, systems[rows], units[rows])
         tables.append(_in_slices(table, of_rows))
     return Reduced(
         slice_values,
         _renamed(system_values, prepared.systems, prepared.dtypes),
-        (count, len(system_values)),
+        shape,
         tables,
         cluster_of,
         ids,
     )
 
 
-def _check_repeats(
-    metrics: Sequence[Metric],
-    queries: dict[int, Query],
-    span: dict[int, slice],
-    systems: Ints,
-    units: Ints,
-    ids: pl.DataFrame,
-) -> None:
-    """Raise where a system has several rows on one example."""
-    per_row = [queries[i] for i, metric in enumerate(metrics) if metric.unit is None]
-    if not per_row:
-        return
-    found = per_row[0]
-    rows = span[id(found)]
-    lengths = found.frame["__fe_len"].cast(pl.Float64).to_numpy()
-    counts = np.bincount(systems[rows] * len(ids) + units[rows], lengths)
-    repeated = np.flatnonzero(counts > 1)
-    if len(repeated):
+def _check_repeats(key: Ints, ids: pl.DataFrame) -> None:
+    """Raise where a sorted key of system and example occurs twice."""
+    again = key[1:] == key[:-1]
+    if again.any():
+        repeated = np.unique(key[1:][again])
         examples = ids[repeated[:3] % len(ids)]
         raise EvalError(repeats_message(len(repeated), examples, trials=False))
 
@@ -292,9 +294,14 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
     tables = []
     for code in members:
         inside = code >= 0
-        chosen = table if inside.all() else table.take(inside)
-        tables.append(replace(chosen, slice=code[inside]))
+        if inside.all():
+            tables.append(replace(table, slice=code))
+        else:
+            tables.append(replace(table.take(inside), slice=code[inside]))
     return stacked(tables)
+
+
+_FEW = 1000  # categories that an Enum finds faster than a join
 
 
 def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
@@ -305,11 +312,13 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
     low, high = int(values.min()), int(values.max())
     if high - low > 4 * len(values) + 1000:
         return None
+    values = values - low
     there = np.zeros(high - low + 1, bool)
-    there[values - low] = True
-    position = np.cumsum(there) - 1
+    there[values] = True
     distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(column.dtype)
-    return position[values - low], distinct.to_frame()
+    if not there.all():
+        values = (np.cumsum(there) - 1)[values]
+    return values, distinct.to_frame()
 
 
 def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
@@ -327,9 +336,15 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
         dense = _dense_codes(keys[columns[0]])
         if dense is not None:
             return dense
-    distinct = keys.unique().sort(columns, nulls_last=True)
+    unique = keys.lazy().unique().collect(engine="streaming")
+    distinct = unique.sort(columns, nulls_last=True)
     if distinct.height == 1:
         return np.zeros(frame.height, np.int64), distinct
+    if distinct.dtypes == [pl.String] and distinct.height <= _FEW:
+        # Faster than a join.
+        texts = keys[columns[0]].cast(pl.Enum(distinct[columns[0]].drop_nulls()))
+        code = texts.to_physical().cast(pl.Int64).fill_null(distinct.height - 1)
+        return code.to_numpy(), distinct
     numbered = distinct.with_row_index("__fe_code")
     joined = keys.join(
         numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left"

@@ -68,10 +68,22 @@ def _values_of(metric: Metric) -> list[tuple[object, ...]]:
 
 
 class Ask:
-    """The aggregates of one group-by; equal ones are computed once for all metrics."""
+    """The aggregates of one group-by; equal ones are computed once for all metrics.
 
-    def __init__(self) -> None:
+    Where each row is a group of its own (``alone``) it is its own sum, and has no variance.
+    """
+
+    def __init__(self, alone: bool) -> None:
+        self.alone = alone
         self.asked: dict[str, tuple[str, Any]] = {}
+
+    def added(self, expression: Any) -> Any:
+        """The sum of an expression over the rows of a group."""
+        return expression if self.alone else expression.sum()
+
+    def sum(self, expression: Any, prefix: str) -> str:
+        """The name of the column that will hold the sum."""
+        return self(self.added(expression), prefix)
 
     def __call__(self, expression: Any, prefix: str) -> str:
         """The name of the column that will hold the aggregate."""
@@ -101,22 +113,26 @@ def query(
     values = tuple(prepared.inputs[key] for key in _values_of(first)) if alike else ()
     keys += values
     cells = tuple(prepared.inputs[first.made[name].key] for name in first.cells)
-    ask, places, filled = Ask(), {}, []
+    # Of several rows on an example only trials and units make sense: those are added up.
+    alone = by_example and (not prepared.roles.trial or first.unit is not None)
+    ask, places, filled = Ask(alone), {}, []
     for position, metric in metrics.items():
         columns, valid, extra = inputs_of(prepared, metric, missing, position)
         filled += extra
         place = _ask_for(metric, columns, valid, weight, moments, ask)
         if missing == "worst" and metric.unit is None:
-            place = replace(place, replaced=ask(_any_null(prepared, metric), "r"))
+            place = replace(place, replaced=ask.sum(_any_null(prepared, metric), "r"))
         places[position] = place
     if filled:
         frame = frame.with_columns(*filled)
-    length = nw.len() if first.unit is None else nw.col("__fe_lost").sum()
+    length = nw.lit(1.0) if alone else nw.len()
+    if first.unit is not None:
+        length = ask.added(nw.col("__fe_lost"))
     totals = [length.alias("__fe_len"), *ask.aggregates]
     bad = flags(prepared, metrics, missing) if first.unit is None else None
     if bad is not None:
-        totals.append(bad.cast(nw.Float64).sum().alias("__fe_bad"))
-    result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals)
+        totals.append(ask.added(bad.cast(nw.Float64)).alias("__fe_bad"))
+    result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals, alone)
     if bad is not None and (result["__fe_bad"].sum() or 0) > 0:
         explain(prepared, metrics, missing)
     return Query(result, cells, places, prepared.weight, values)
@@ -138,11 +154,13 @@ def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
 def _any_null(prepared: Prepared, metric: Metric) -> Any:
     columns = [nw.col(prepared.inputs[given.key]) for given in metric.made.values()]
     null = nw.any_horizontal(*(column.is_null() for column in columns), ignore_nulls=False)
-    return null.cast(nw.Float64).sum()
+    return null.cast(nw.Float64)
 
 
-def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any]) -> pl.DataFrame:
-    if keys:
+def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any], alone: bool) -> pl.DataFrame:
+    if alone:
+        result = collect(frame.select(*keys, *totals))
+    elif keys:
         result = collect(frame.group_by(keys).agg(*totals))
     else:
         result = collect(frame.select(*totals)).filter(pl.col("__fe_len") > 0)
@@ -152,24 +170,24 @@ def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any]) -> pl.Dat
 
 
 def _ask_for(
-    metric: Metric, columns: Mapping[str, Any], valid: Any, weight: Any, moments: bool, ask: Any
+    metric: Metric, columns: Mapping[str, Any], valid: Any, weight: Any, moments: bool, ask: Ask
 ) -> Places:
     contributions = dict(metric.sums(Sums(columns)))
     if "n" in contributions:
         raise EvalError(f"metric {metric.name!r}: the sum 'n' is the number of rows; rename it")
-    rows = "__fe_len" if valid is None else ask(valid.cast(nw.Float64).sum(), "n")
-    plain = tuple(ask(value.sum(), "s") for value in contributions.values())
+    rows = "__fe_len" if valid is None else ask.sum(valid.cast(nw.Float64), "n")
+    plain = tuple(ask.sum(value, "s") for value in contributions.values())
     names = ("n", *contributions)
     weighted = list(contributions.values())
     sums = plain
     if weight is not None:
         of_n = weight if valid is None else nw.when(valid).then(weight)
         weighted = [of_n, *(weight * value for value in contributions.values())]
-        sums = tuple(ask(value.sum(), "s") for value in weighted[1:])
-        n = ask(of_n.sum(), "s")
+        sums = tuple(ask.sum(value, "s") for value in weighted[1:])
+        n = ask.sum(of_n, "s")
     else:
         n = rows
-    wanted = moments and not (metric.counts and weight is None)
+    wanted = moments and not ask.alone and not (metric.counts and weight is None)
     if metric.proportion is not None and weight is None:
         wanted = False
     second = None

@@ -351,14 +351,14 @@ def _of_pairs(table: Table, pairs: list[tuple[int, int]], shape: tuple[int, int]
     """
     slices, systems = shape
     group = table.slice * systems + table.system
-    ends = np.cumsum(np.bincount(group, minlength=slices * systems))
+    ends = np.searchsorted(group, np.arange(slices * systems), side="right")
     chosen = np.arange(slices)[:, None] * systems + np.array(pairs)[:, None, :]
     blocks = chosen.ravel()
     lengths = np.diff(ends, prepend=0)[blocks]
     shift = ends[blocks] - np.cumsum(lengths)
     part = table.take(np.arange(lengths.sum()) + np.repeat(shift, lengths))
-    place = np.repeat(np.arange(len(blocks)), lengths)
-    return replace(part, slice=place // 2, system=place % 2)
+    slice_of, system_of = divmod(np.arange(len(blocks)), 2)
+    return replace(part, slice=np.repeat(slice_of, lengths), system=np.repeat(system_of, lengths))
 
 
 def _matched(
