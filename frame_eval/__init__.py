@@ -50,7 +50,17 @@ from frame_eval.metrics.probability import (
 )
 from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
-from frame_eval.metrics.scores import roc_auc
+from frame_eval.metrics.scores import (
+    average_precision,
+    gini,
+    ks,
+    partial_auc,
+    precision_at_k,
+    precision_at_recall,
+    recall_at_k,
+    recall_at_precision,
+    roc_auc,
+)
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
@@ -71,6 +81,7 @@ __all__ = [
     "Rule",
     "accuracy",
     "assert_passed",
+    "average_precision",
     "balanced_accuracy",
     "bias",
     "bits_per_byte",
@@ -95,10 +106,12 @@ __all__ = [
     "fbeta",
     "fnr",
     "fpr",
+    "gini",
     "guard",
     "hamming_loss",
     "informedness",
     "jaccard",
+    "ks",
     "log_loss",
     "mae",
     "markedness",
@@ -108,14 +121,19 @@ __all__ = [
     "median",
     "npv",
     "of",
+    "partial_auc",
     "pass_at_k",
     "perplexity",
     "plan",
     "precision",
+    "precision_at_k",
+    "precision_at_recall",
     "quantile",
     "rate",
     "ratio",
     "recall",
+    "recall_at_k",
+    "recall_at_precision",
     "rmse",
     "roc_auc",
     "rule",

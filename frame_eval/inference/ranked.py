@@ -37,7 +37,7 @@ def ranked(
 ) -> Linear:
     """Estimate a metric over ordered cells in every group, and linearise it there.
 
-    Without ``errors`` the influences are left out, if the number of units is known without them.
+    Without ``errors`` the influences are left out.
     """
     groups = slices * systems
     totals = _totals(table, metric, groups)
@@ -45,17 +45,21 @@ def ranked(
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
     rows = totals.apply(lambda s: np.sum(s.rows), default=0.0)
-    units = table.entries is not None and table.entries.unit is not None
+    entries = table.entries
+    units = entries is not None and entries.unit is not None
     group, unit, clusters = table.groups, np.zeros(len(table.groups), np.int64), rows
     samples: tuple[Sample, ...] = ()
-    if errors or units:
+    if entries is not None and units and not errors:
+        group, unit, _ = _units(table, entries)
+        clusters = added(group, np.ones(len(group)), groups)
+    elif errors:
         slopes = [_slopes(metric, table.names, sums) for _, sums in totals.blocks]
-        if table.entries is None:
+        if entries is None:
             samples = _alike(metric, table, slopes, groups)
             most = rows[group]
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
-                group, unit, samples = _by_unit(metric, table, table.entries, slopes, groups)
+                group, unit, samples = _by_unit(metric, table, entries, slopes, groups)
             most = np.ones(len(group))
         count = np.minimum(np.sum([sample.count for sample in samples], axis=0), most)
         clusters = added(group, count, groups)
@@ -70,7 +74,7 @@ def ranked(
         unit=unit,
         samples=samples,
         totals=totals,
-        weighted=table.entries is not None and table.entries.weight is not None,
+        weighted=entries is not None and entries.weight is not None,
         singles=not units,
         table=None,  # type: ignore[arg-type]  # sorted cells have none
         systems=systems,
@@ -155,17 +159,11 @@ def _by_unit(
 ) -> tuple[Ints, Ints, tuple[Sample, ...]]:
     """The groups and codes of the units, and the rows added up by them."""
     cells = np.diff(table.edges)
+    group = _group_of(table, entries)
+    code, unit, place = _units(table, entries)
 
     def spread(by_cell: Any) -> Any:
         return by_cell if entries.cell is None else by_cell[entries.cell]
-
-    group = spread(np.repeat(table.groups, cells))
-    if entries.unit is None:
-        place, code, unit = None, group, np.zeros(len(group), np.int64)
-    else:
-        size = int(entries.unit.max(initial=0)) + 1
-        key, place = numbered(group * size + entries.unit)
-        code, unit = key // size, key % size
 
     def by_unit(values: Floats) -> Floats:
         return values if place is None else scattered(place, values, len(code))
@@ -201,6 +199,22 @@ def _by_unit(
         there = (count > 0).astype(float)
         samples.append(Sample(influence, squares, share, count, there, np.maximum(within, 0.0)))
     return code, unit, tuple(samples)
+
+
+def _group_of(table: Ranked, entries: Entries) -> Ints:
+    """The group of every row."""
+    by_cell = np.repeat(table.groups, np.diff(table.edges))
+    return by_cell if entries.cell is None else by_cell[entries.cell]
+
+
+def _units(table: Ranked, entries: Entries) -> tuple[Ints, Ints, Ints | None]:
+    """Group and code of every unit of a group, and the unit of every row (None: itself)."""
+    group = _group_of(table, entries)
+    if entries.unit is None:
+        return group, np.zeros(len(group), np.int64), None
+    size = int(entries.unit.max(initial=0)) + 1
+    key, place = numbered(group * size + entries.unit)
+    return key // size, key % size, place
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
