@@ -64,6 +64,7 @@ from frame_eval.metrics.scores import (
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
+from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.rules import Rule, rule
@@ -98,6 +99,7 @@ __all__ = [
     "compare",
     "confusion",
     "cube",
+    "curve",
     "each",
     "ece",
     "ece_debiased",

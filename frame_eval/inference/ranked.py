@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -82,13 +82,17 @@ def ranked(
 
 
 def _totals(table: Ranked, metric: Metric, groups: int) -> Totals:
-    blocks = []
+    blocks = ((np.array([group]), sums) for group, sums in sums_of(table))
+    return Totals(metric, table.names, tuple(blocks), groups)
+
+
+def sums_of(table: Ranked) -> Iterator[tuple[int, Sums]]:
+    """Every group that has cells, and its sums by cell."""
     for i, group in enumerate(table.groups):
         part = slice(table.edges[i], table.edges[i + 1])
         values = {name: sums[part] for name, sums in zip(table.names, table.sums, strict=True)}
         sums = _OrderedSums({**values, "rows": table.rows[part]}, partial(_scores, table, part))
-        blocks.append((np.array([group]), sums))
-    return Totals(metric, table.names, tuple(blocks), groups)
+        yield int(group), sums
 
 
 def _scores(table: Ranked, part: slice) -> Floats:

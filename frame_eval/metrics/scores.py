@@ -12,7 +12,8 @@ from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric, Sums
 
 
-def _sides(c: Any) -> Any:
+def sides(c: Any) -> Any:
+    """Positives and negatives."""
     return {"pos": c.y, "neg": 1 - c.y}
 
 
@@ -137,7 +138,7 @@ def _of_scores(
     return Metric(
         name,
         {"y": label(target, positive), "s": score(scores)},
-        _sides,
+        sides,
         finish,
         cells=("s",),
         ordered=True,
