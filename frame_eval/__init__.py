@@ -69,6 +69,7 @@ from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
+from frame_eval.verbs.thresholds import bayes_threshold, best_threshold
 from frame_eval.verbs.worst import worst
 
 __version__ = "0.1.0"
@@ -84,6 +85,8 @@ __all__ = [
     "assert_passed",
     "average_precision",
     "balanced_accuracy",
+    "bayes_threshold",
+    "best_threshold",
     "bias",
     "bits_per_byte",
     "bootstrap",

@@ -24,7 +24,7 @@ Strategy: TypeAlias = Literal["uniform", "quantile"]
 RATES = ("fpr", "tpr", "fnr", "recall", "precision", "accuracy", "gain", "risk", "observed")
 NAMES = (
     *("curve", "threshold", "tp", "fp", "fn", "tn", "f1", "share", "lift", "coverage"),
-    *("bin_low", "bin_high", "predicted", "n", "note"),
+    *("bin_low", "bin_high", "predicted", "n", "note", "rule", "objective"),
     *(f"{name}{end}" for name in RATES for end in ("", "_low", "_high")),
 )
 # Kinds that need positives, and negatives.
