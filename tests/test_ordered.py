@@ -112,9 +112,7 @@ def test_the_sort_gives_what_the_group_by_gives(metric, roles, scores):
     sides = []
     for by_example in (True, False):
         given = Roles(system=("m",), example=("e",), **roles)
-        found = reduce(
-            frame, [metric], slices, given, by_example=by_example, by_sort=not by_example
-        )
+        found = reduce(frame, [metric], slices, given, by_example=by_example)
         table, units = found.tables[0], found.cluster_of
         if by_example:
             assert units is not None

@@ -37,8 +37,8 @@ class Linear:
 
     ``share`` is the hits over trials of a proportion (NaN otherwise), ``group`` and ``unit`` the
     codes of the rows of the samples. With ``singles`` a row of the samples stands for rows that are
-    each a unit of their own. ``table`` is what all of it comes from; a group is a slice of
-    ``systems`` systems.
+    each a unit of their own. ``source`` is the table that all of it comes from, if there was one; a
+    group is one of ``systems`` systems in a slice.
     """
 
     estimate: Floats
@@ -53,8 +53,14 @@ class Linear:
     totals: Totals
     weighted: bool
     singles: bool
-    table: Table
+    source: Table | None
     systems: int
+
+    @property
+    def table(self) -> Table:
+        """The table that all of it comes from."""
+        assert self.source is not None
+        return self.source
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
         totals=totals,
         weighted=table.weighted,
         singles=table.singles,
-        table=table,
+        source=table,
         systems=systems,
     )
 

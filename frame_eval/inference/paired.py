@@ -13,10 +13,13 @@ from frame_eval.inference import bootstrap, pairs
 from frame_eval.inference.bootstrap import Bootstrap, bootstrapped
 from frame_eval.inference.intervals import SANDWICH, Texts, shown
 from frame_eval.inference.linear import Linear, Sample, added, group_codes
+from frame_eval.inference.margins import Limits
 from frame_eval.inference.permutation import paired_permutation, unpaired_permutation
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.urns import Kinds, kinds_of, urn
 from frame_eval.inference.variance import Variance, cr2
+from frame_eval.inference.wilcoxon import signed_rank
+from frame_eval.inference.wild import wild
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import is_mean
 from frame_eval.metrics.quantiles import quantile_of
@@ -35,9 +38,12 @@ Test: TypeAlias = Literal[
     "cr1",
     "cr2",
     "permutation",
+    "wild",
+    "wilcoxon",
 ]
 Method: TypeAlias = Test | Bootstrap | None
 METHODS = (*get_args(Test), *bootstrap.KINDS, None)
+WITH_LIMITS = ("auto", "score", "unpooled", "t", "cr0", "cr1", "cr2")
 RESAMPLING = (*bootstrap.KINDS, "permutation")
 BINARY = ("score", "exact", "mid-p", "corrected")
 UNPAIRED = ("score", "pooled", "unpooled")
@@ -45,7 +51,10 @@ UNPAIRED = ("score", "pooled", "unpooled")
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two systems by slice, with its error, test and counts."""
+    """The difference of two systems by slice, with its error, test and counts.
+
+    ``limits`` gives the interval of the same test at other levels, where it has one.
+    """
 
     value: Floats
     std_error: Floats
@@ -59,6 +68,8 @@ class Difference:
     clusters: Floats
     method: Texts
     note: Texts
+    df: Floats
+    limits: Limits | None
 
 
 @dataclass(frozen=True)
@@ -155,6 +166,11 @@ def paired(
             how = Resampling(units, None, grouped, level, draws, scale)
             by = _by_permutation if method == "permutation" else _by_bootstrap
             result = by(result, metric, found, method, how)
+        elif method == "wild":
+            result = _by_wild(result, joint, grouped, draws)
+        elif method == "wilcoxon":
+            values = _example_differences(metric, found)
+            result = _by_wilcoxon(result, metric, both, values, grouped, level)
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
     return _tested(metric, method, result)
@@ -335,7 +351,14 @@ def _by_t(
     same = flat & (value == 0)
     p = np.where(flat, np.nan, 2 * scipy.special.stdtr(variance.df, -np.abs(value / error)))
     p = np.where(same & np.isfinite(value), 1.0, p)
-    half = np.where(flat, np.nan, scipy.special.stdtrit(variance.df, 0.5 + level / 2) * error)
+
+    def limits(levels: Floats) -> tuple[Floats, Floats]:
+        with np.errstate(invalid="ignore"):
+            reach = scipy.special.stdtrit(variance.df, 0.5 + levels / 2) * error
+        reach = np.where(flat, np.nan, reach)
+        return value - reach, value + reach
+
+    low, high = limits(np.full(len(value), level))
     texts, notes = np.full(len(value), "", object), np.full(len(value), "", object)
     for i in np.flatnonzero(np.isfinite(value)):
         if same[i]:
@@ -353,8 +376,8 @@ def _by_t(
     return Difference(
         value,
         np.where(flat & ~same, np.nan, error),
-        value - half,
-        value + half,
+        low,
+        high,
         p,
         nothing,
         nothing,
@@ -363,6 +386,8 @@ def _by_t(
         joint.clusters,
         texts,
         notes,
+        variance.df,
+        limits,
     )
 
 
@@ -370,9 +395,12 @@ def _by_score(
     found: Difference, method: str, level: float, b: Floats, c: Floats, n: Floats
 ) -> Difference:
     """McNemar's test in the slices that have counts of discordant pairs."""
+    use = n > 0
     low, high = np.full(len(b), np.nan), np.full(len(b), np.nan)
+    limits: Limits | None = None
     if method == "score":
         p = pairs.mcnemar_score(b, c)[1]
+        limits = _where(use, lambda levels: pairs.tango(b, c, n, levels), found.limits)
         low, high = pairs.tango(b, c, n, level)
     elif method == "exact":
         p = pairs.mcnemar_exact(b, c)
@@ -380,7 +408,6 @@ def _by_score(
         p = pairs.mcnemar_midp(b, c)
     else:
         p = pairs.mcnemar_corrected(b, c)[1]
-    use = n > 0
     name = {
         "score": "McNemar score, Tango",
         "exact": "McNemar exact",
@@ -397,7 +424,22 @@ def _by_score(
         p_value=np.where(use, p, found.p_value),
         method=np.where(use, name, found.method),
         note=np.where(use, "", found.note),
+        df=np.where(use, np.inf, found.df),
+        limits=limits,
     )
+
+
+def _where(use: Any, here: Limits, elsewhere: Limits | None) -> Limits:
+    """The limits of one test in some slices, of another in the rest."""
+
+    def limits(levels: Floats) -> tuple[Floats, Floats]:
+        low, high = here(levels)
+        if elsewhere is None:
+            return low, high
+        other = elsewhere(levels)
+        return np.where(use, low, other[0]), np.where(use, high, other[1])
+
+    return limits
 
 
 def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
@@ -434,7 +476,16 @@ def _by_bootstrap(
         low[i], high[i], p[i] = limits.low, limits.high, limits.p_value
         error[i], notes[i] = limits.std_error, limits.note
         texts[i] = bootstrap.named(kind, resampling.draws, grouped=bool(resampling.grouped[i]))
-    return replace(result, low=low, high=high, std_error=error, p_value=p, method=texts, note=notes)
+    return replace(
+        result,
+        low=low,
+        high=high,
+        std_error=error,
+        p_value=p,
+        method=texts,
+        note=notes,
+        limits=None,
+    )
 
 
 def _by_permutation(
@@ -458,7 +509,59 @@ def _by_permutation(
         texts[i] = f"{kind}, {'exact' if exact else f'B={resampling.draws.resamples}'}"
     none = np.full(len(p), np.nan)
     blank = np.full(len(p), "", object)
-    return replace(result, low=none, high=none, p_value=p, method=texts, note=blank)
+    return replace(result, low=none, high=none, p_value=p, method=texts, note=blank, limits=None)
+
+
+def _by_wild(result: Difference, joint: Linear, grouped: Any, draws: Draws) -> Difference:
+    """The p-value of the null-imposed wild cluster bootstrap."""
+    influence = np.sum([sample.influence for sample in joint.samples], axis=0)
+    share = np.mean([sample.share for sample in joint.samples], axis=0)
+    p = wild(influence, share, joint.group, joint.estimate, draws.resamples, draws.seed)
+    clusters = np.bincount(joint.group, (share != 0) | (influence != 0), len(p))
+    texts = np.full(len(p), "", object)
+    for i in np.flatnonzero(np.isfinite(p)):
+        how = "exact" if 2 ** clusters[i] <= draws.resamples else f"B={draws.resamples}"
+        texts[i] = f"wild {'cluster ' if grouped[i] else ''}bootstrap, {how}"
+    none = np.full(len(p), np.nan)
+    return replace(result, low=none, high=none, p_value=p, method=texts, limits=None)
+
+
+def _by_wilcoxon(
+    result: Difference, metric: Metric, both: Pairs, values: Floats, grouped: Any, level: float
+) -> Difference:
+    """Wilcoxon's signed ranks of the differences of examples, with an estimate of its own."""
+    if grouped.any() or both.a.weighted:
+        raise EvalError("method='wilcoxon' takes examples as independent and alike; use 'auto'")
+    if np.isnan(values).all() and len(values):
+        raise EvalError(f"method='wilcoxon' needs a value per example, which {metric.name!r} lacks")
+    there = np.isfinite(values)
+    found = signed_rank(values[there], both.slice[there], len(result.value), level)
+    texts = np.where(np.isfinite(found.p_value), "Wilcoxon signed rank, Hodges-Lehmann", "")
+    notes = np.where(np.isfinite(found.estimate), "difference is the Hodges-Lehmann estimate", "")
+    return replace(
+        result,
+        value=found.estimate,
+        std_error=np.full(len(result.value), np.nan),
+        low=found.low,
+        high=found.high,
+        p_value=found.p_value,
+        method=texts.astype(object),
+        note=notes.astype(object),
+        limits=None,
+    )
+
+
+def _example_differences(metric: Metric, found: Linear) -> Floats:
+    """The value of system 0 less that of system 1 on every example; NaN without such values."""
+    table = found.table
+    share = metric.proportion is not None and metric.proportion.map is None
+    if not (share or is_mean(metric)):
+        return np.full(int((table.system == 0).sum()), np.nan)
+    kinds = kinds_of(metric, table, found.totals, group_codes(table, 2), table.unit, None)
+    over, under = kinds.vectors.T[:2] if share else kinds.vectors.T[1::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = over / under
+    return np.asarray(values[table.system == 0] - values[table.system == 1], float)
 
 
 def _check_nested(found: Linear) -> None:
@@ -483,7 +586,7 @@ def unpaired(
     a, b = split(_in_units(metric, found))
     value = a.estimate - scale * b.estimate
     grouped = (a.clusters < a.n) | (b.clusters < b.n)
-    if method in ("exact", "mid-p", "corrected"):
+    if method in ("exact", "mid-p", "corrected", "wild", "wilcoxon"):
         raise EvalError(f"method={method!r} is for pairs; with paired=False use 'auto'")
     if method == "t" and grouped.any():
         raise EvalError("method='t' takes examples as independent; with clusters use 'cr2'")
@@ -531,9 +634,15 @@ def _by_two_proportions(
     x1, n1, x2, n2 = (np.where(use, value, np.nan) for value in x)
     error = np.sqrt(a.share * (1 - a.share) / a.n + b.share * (1 - b.share) / b.n)
     low, high = np.full(len(error), np.nan), np.full(len(error), np.nan)
+    limits: Limits | None = None
     if kind == "score":
         p = pairs.two_proportions(x1, n1, x2, n2)[1]
-        low, high = pairs.miettinen_nurminen(x1, n1, x2, n2, level)
+
+        def by_score(levels: Any) -> tuple[Floats, Floats]:
+            return pairs.miettinen_nurminen(x1, n1, x2, n2, levels)
+
+        low, high = by_score(level)
+        limits = _where(use, by_score, found.limits)
     elif kind == "unpooled":
         p = pairs.unpooled_z(x1, n1, x2, n2)[1]
         half = -scipy.special.ndtri((1 - level) / 2) * error
@@ -549,4 +658,6 @@ def _by_two_proportions(
         p_value=np.where(use, p, found.p_value),
         method=np.where(use, name[kind], found.method),
         note=np.where(use, "", found.note),
+        df=np.where(use, np.inf, found.df),
+        limits=limits,
     )

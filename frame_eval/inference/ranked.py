@@ -76,7 +76,7 @@ def ranked(
         totals=totals,
         weighted=entries is not None and entries.weight is not None,
         singles=not units,
-        table=None,  # type: ignore[arg-type]  # sorted cells have none
+        source=None,
         systems=systems,
     )
 

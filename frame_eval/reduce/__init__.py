@@ -52,13 +52,13 @@ def reduce(
     moments: bool = True,
     by_example: bool = False,
     alike: bool = False,
-    by_sort: bool = False,
+    tabled: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
     With ``alike``, rows that are units of their own are summed only with rows that have the same
-    inputs, so that the table still knows every one of them. With ``by_sort``, ordered cells come
-    from one sort of the rows: much faster, and without a table of them.
+    inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
+    table, also those whose cells could be put in order without one.
     """
     alike = alike and not roles.unit
     prepared = prepare(
@@ -76,7 +76,7 @@ def reduce(
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        if first.ordered and first.unit is None and by_sort:
+        if first.ordered and first.unit is None and not (by_example or tabled):
             found = scored(base, chosen, missing)
         else:
             found = query(base, chosen, missing, moments, by_example, alike)

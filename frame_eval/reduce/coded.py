@@ -92,15 +92,18 @@ def coded(
     else:
         units = together(list(prepared.units.values()))[0]
     members, slice_values, count = _slice_members(prepared, together)
-    shape = count, len(system_values)
     tables: list[Any] = []
     for position, metric in enumerate(metrics):
         at = number[id(queries[position])]
-        found, rows = distinct[at], spans[at]
+        rows = spans[at]
         of_rows = [member[rows] for member in members]
+        found = distinct[at]
         if not isinstance(found, Query):
-            groups = [np.where(code < 0, -1, code * shape[1] + systems[rows]) for code in of_rows]
-            tables.append(found.ranked(metric, groups, shape[0] * shape[1]))
+            systems_there = len(system_values)
+            groups = [
+                np.where(code < 0, -1, code * systems_there + systems[rows]) for code in of_rows
+            ]
+            tables.append(found.ranked(metric, groups, count * systems_there))
             continue
         found = replace(found, frame=frames[at])
         table = _table(found, found.places[position], metric, prepared, systems[rows], units[rows])
@@ -108,7 +111,7 @@ def coded(
     return Reduced(
         slice_values,
         _renamed(system_values, prepared.systems, prepared.dtypes),
-        shape,
+        (count, len(system_values)),
         tables,
         cluster_of,
         ids,

@@ -49,14 +49,12 @@ def layouts(metrics: Sequence[Metric], alike: bool) -> list[list[int]]:
     groups: dict[object, list[int]] = {}
     for position, metric in enumerate(metrics):
         cells = tuple(metric.made[name].key for name in metric.cells)
-        rows: object = None
-        if metric.ordered:
+        rows: object = tuple(sorted(map(repr, _values_of(metric)))) if alike else None
+        if metric.ordered and not alike:
             # Cells that are reduced by a sort are of the rows that have all inputs.
             inputs = frozenset(given.key for given in metric.made.values())
             rows = (inputs, metric.worst and id(metric))
-        values = tuple(sorted(map(repr, _values_of(metric)))) if alike else ()
-        key = (cells, rows, values, metric.unit and id(metric))
-        groups.setdefault(key, []).append(position)
+        groups.setdefault((cells, rows, metric.unit and id(metric)), []).append(position)
     return list(groups.values())
 
 

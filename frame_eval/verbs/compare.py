@@ -17,7 +17,9 @@ from frame_eval.inference import adjust as adjusting
 from frame_eval.inference import bootstrap
 from frame_eval.inference import paired as differences
 from frame_eval.inference.linear import Linear, linear
+from frame_eval.inference.margins import margins
 from frame_eval.inference.paired import METHODS, Difference, Method
+from frame_eval.inference.power import mde as detectable
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
@@ -49,6 +51,9 @@ COLUMNS = (
     "ci_high",
     "p_value",
     "p_adjusted",
+    "p_noninferior",
+    "p_equivalent",
+    "mde",
     "wins",
     "losses",
     "ties",
@@ -84,6 +89,8 @@ def compare(
     adjust: adjusting.Method | None = "holm",
     family: Columns | None = None,
     simultaneous: bool = False,
+    margin: float | None = None,
+    mde: bool = False,
     resamples: int = 9999,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -118,7 +125,9 @@ def compare(
         ``"bootstrap"`` (the same as ``"percentile"``), ``"basic"``, ``"bca"`` and
         ``"studentized"`` resample examples or clusters, the same ones for both systems.
         ``"permutation"`` (p only) exchanges the systems within examples or clusters, or, unpaired,
-        examples or clusters between systems; exactly, where there are few ways.
+        examples or clusters between systems; exactly, where there are few ways. ``"wild"`` (p
+        only) is the null-imposed wild cluster bootstrap, for few clusters. ``"wilcoxon"`` tests the
+        signed ranks of single examples, with the Hodges-Lehmann estimate as ``difference``.
     level
         Nominal coverage, between 0 and 1.
     adjust
@@ -129,6 +138,13 @@ def compare(
     simultaneous
         Whether the intervals of a metric hold for all its slices and pairs at once;
         ``p_adjusted`` then belongs to them, instead of to ``adjust`` and ``family``.
+    margin
+        The difference (positive, in the unit of the metric) that would still do: adds the one-sided
+        ``p_noninferior`` of being worse by the margin, and ``p_equivalent`` of being beyond it in
+        either direction.
+    mde
+        Whether to add the achieved minimum detectable effect: the true difference that this test
+        on as many examples finds with a power of 80 %.
     resamples, seed
         As in :func:`summary`.
 
@@ -174,6 +190,7 @@ def compare(
     for metric in check_metrics(metrics):
         if method in bootstrap.KINDS:
             bootstrap.check_bootstrap(metric, str(method))
+    _check_margin(metrics, method, margin)
     draws = check_draws(resamples, seed)
     found = contrast(
         frame, metrics, chosen, roles, baseline, paired, unmatched, missing, alike=drawn
@@ -183,14 +200,16 @@ def compare(
             raise EvalError("simultaneous=True goes with analytic methods, and without family=")
         families = found.families(draws)
         levels = {at: one.level(check_level(level)) for at, one in families.items()}
-        rows = found.table(method, level, draws=draws, levels=levels)
+        rows = found.table(method, level, draws=draws, levels=levels, margin=margin)
         adjusted = _simultaneous(rows, families, [metric.name for metric in metrics])
     else:
-        rows = found.table(method, check_level(level), draws=draws)
+        rows = found.table(method, check_level(level), draws=draws, margin=margin)
         adjusted = _adjusted(rows, adjust, family, method)
+    rows = rows.with_columns(adjusted)
+    hidden = [] if mde else ["mde"]
     order = [name for name in rows.columns if name not in COLUMNS]
-    order += [name for name in COLUMNS if name in rows.columns or name == "p_adjusted"]
-    return rows.with_columns(adjusted).select(order)
+    order += [name for name in COLUMNS if name in rows.columns and name not in hidden]
+    return rows.select(order)
 
 
 @dataclass(frozen=True)
@@ -224,6 +243,7 @@ class Contrasts:
         scale: float = 1.0,
         draws: Draws = DRAWS,
         levels: Mapping[int, float] | None = None,
+        margin: float | None = None,
     ) -> pl.DataFrame:
         """The result frame; with ``scale``, of the system minus that much of the baseline.
 
@@ -241,7 +261,7 @@ class Contrasts:
                 result = differences.unpaired(one.metric, one.linear, method, at, draws, scale)
             if levels is not None:
                 result = replace(result, method=together(result.method))
-            blocks.append(_block(one, result))
+            blocks.append(_block(one, result, level, margin))
         return _assembled(blocks, self.found, level if method is not None else None)
 
     def families(self, draws: Draws) -> dict[int, Family]:
@@ -288,7 +308,16 @@ def contrast(
             "different examples say paired=False"
         )
     asked = [*metrics, *_prevalences(metrics)]
-    found = reduce(frame, asked, chosen, roles, missing=missing, by_example=paired, alike=alike)
+    found = reduce(
+        frame,
+        asked,
+        chosen,
+        roles,
+        missing=missing,
+        by_example=paired,
+        alike=alike,
+        tabled=True,
+    )
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
@@ -519,7 +548,35 @@ def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
     return remarks
 
 
-def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
+def _check_margin(metrics: Sequence[Metric], method: Method, margin: float | None) -> None:
+    if margin is None:
+        return
+    given: object = margin
+    if not isinstance(given, (int, float)) or not given > 0:
+        raise EvalError(f"margin={margin!r} is not a positive number")
+    if method not in differences.WITH_LIMITS:
+        raise EvalError(f"margin= goes with analytic intervals, which method={method!r} has not")
+    for metric in metrics:
+        if metric.better is None:
+            raise EvalError(
+                f"{metric.name!r} does not say which direction is worse; give it better='higher' "
+                "or 'lower'"
+            )
+
+
+def _against_margin(metric: Metric, result: Difference, margin: float) -> dict[str, Any]:
+    """The p-values of being worse by a margin, and of being beyond it."""
+    nothing = np.full(len(result.value), np.nan)
+    if result.limits is None:
+        return {"p_noninferior": nothing, "p_equivalent": nothing}
+    sign = -1.0 if metric.better == "lower" else 1.0
+    found = margins(result.value, result.limits, margin, sign=sign)
+    return {"p_noninferior": found.noninferior, "p_equivalent": found.equivalent}
+
+
+def _block(
+    contrast: Contrast, result: Difference, level: float, margin: float | None
+) -> dict[str, Any]:
     """The columns of one metric, a row per pair and slice that has rows."""
     one, remarks, there = contrast.linear, contrast.remarks, contrast.present
     slices = len(result.value)
@@ -548,6 +605,8 @@ def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
         "ci_low": result.low,
         "ci_high": result.high,
         "p_value": result.p_value,
+        **({} if margin is None else _against_margin(contrast.metric, result, margin)),
+        "mde": detectable(result.std_error, level, df=result.df),
         "wins": result.wins,
         "losses": result.losses,
         "ties": result.ties,

@@ -162,7 +162,7 @@ def at_thresholds(
         ordered=True,
         counts=True,
     )
-    return reduce(frame, [counts], chosen, roles, missing=missing, moments=False, by_sort=True)
+    return reduce(frame, [counts], chosen, roles, missing=missing, moments=False)
 
 
 def assembled(

@@ -205,7 +205,7 @@ def _pass(frame: Any, one: Rule, metrics: Sequence[Metric], asked: Asked) -> Mea
             missing=asked.missing,
         )
     else:
-        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing, by_sort=True)
+        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing)
     if one.where is not None:
         _check_systems(frame, one, found.found.systems, asked.roles.system)
     return found

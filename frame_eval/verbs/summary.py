@@ -143,10 +143,7 @@ def summary(
     if simultaneous and (drawn or interval is None):
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
     moments = interval is not None and not drawn
-    by_sort = not (drawn or simultaneous)
-    found = measure(
-        frame, metrics, chosen, roles, missing, moments=moments, alike=drawn, by_sort=by_sort
-    )
+    found = measure(frame, metrics, chosen, roles, missing, moments=moments, alike=drawn)
     draws = check_draws(resamples, seed)
     levels = found.simultaneous(check_level(level), draws) if simultaneous else None
     return found.table(interval, check_level(level), draws=draws, levels=levels)
@@ -229,12 +226,9 @@ def measure(
     *,
     moments: bool = True,
     alike: bool = False,
-    by_sort: bool = False,
+    tabled: bool = False,
 ) -> Measured:
-    """The metrics of a frame, ready for intervals at any level.
-
-    ``by_sort`` is for those who do not look at the tables of ordered cells.
-    """
+    """The metrics of a frame, ready for intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.shown, *roles.system), COLUMNS)
     found = reduce(
@@ -245,7 +239,7 @@ def measure(
         missing=missing,
         moments=moments,
         alike=alike,
-        by_sort=by_sort,
+        tabled=tabled or alike,
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))

@@ -159,7 +159,7 @@ def worst(
     check_names((*chosen.shown, *roles.system), COLUMNS)
     if chosen.stacked:
         chosen = slices(by, overall=True)
-    found = measure(frame, [metric], chosen, roles, missing)
+    found = measure(frame, [metric], chosen, roles, missing, tabled=True)
     whole = None
     if chosen.stacked:
         whole = int((found.found.slices["slice"] == "overall").arg_max() or 0)
