@@ -118,13 +118,6 @@ class Table:
         return left.emptied(left.rows <= 0)
 
 
-def span(index: Ints) -> Any:
-    """Sorted positions as a slice where they have no gap: picking then copies nothing."""
-    if len(index) and index[-1] - index[0] == len(index) - 1:
-        return slice(index[0], index[-1] + 1)
-    return index
-
-
 @dataclass(frozen=True)
 class Entries:
     """The rows behind ordered cells, where not all rows of a cell are alike.
@@ -195,6 +188,13 @@ class Ranked:
             np.sum([part.missing for part in parts], axis=0),
             entries,
         )
+
+
+def span(index: Ints) -> Any:
+    """Sorted positions as a slice where they have no gap: picking then copies nothing."""
+    if len(index) and index[-1] - index[0] == len(index) - 1:
+        return slice(index[0], index[-1] + 1)
+    return index
 
 
 def packed(keys: tuple[Ints, ...]) -> Ints:
