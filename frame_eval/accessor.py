@@ -15,6 +15,7 @@ from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
+from frame_eval.verbs.poststratify import poststratify
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.thresholds import best_threshold
 from frame_eval.verbs.worst import worst
@@ -45,6 +46,7 @@ class Evaluation(Bound[R]):
     guard = guard
     assert_passed = assert_passed
     worst = worst
+    poststratify = poststratify
     plan = plan
 
     def roles(

@@ -184,12 +184,18 @@ def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
 def _together(
     metric: Metric, found: Linear, cluster_of: Ints, scale: float
 ) -> tuple[Pairs, Linear]:
-    a, b = split(_in_units(metric, found))
+    a, b = split(in_units(metric, found))
     both = Pairs(a, b, a.group, cluster_of[a.unit])
     return both, _joint(both, scale)
 
 
-def _in_units(metric: Metric, found: Linear) -> Linear:
+def by_t(joint: Linear, level: float) -> Difference:
+    """The t-test of differences that are linearised already, with CR2 errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _by_t(joint, cr2(joint), "cr2", level, joint.clusters < joint.n)
+
+
+def in_units(metric: Metric, found: Linear) -> Linear:
     """The influences on the metric, where those at hand are on a share that it is a function of."""
     if metric.quantile is not None:
         slope = _per_share(metric.quantile, found)
@@ -587,7 +593,7 @@ def unpaired(
     scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on different examples, in every slice."""
-    a, b = split(_in_units(metric, found))
+    a, b = split(in_units(metric, found))
     value = a.estimate - scale * b.estimate
     grouped = (a.clusters < a.n) | (b.clusters < b.n)
     if method in ("exact", "mid-p", "corrected", "wild", "wilcoxon"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from frame_eval.errors import EvalError
 from frame_eval.inference.linear import Linear, Sample, added
-from frame_eval.inference.paired import _in_units, joint, paired, split
+from frame_eval.inference.paired import in_units, joint, paired, split
 from frame_eval.inference.pairs import welch_df
 from frame_eval.inference.variance import cr2
 from frame_eval.metrics.core import Metric
@@ -48,7 +48,7 @@ def pilot_of_pairs(metric: Metric, found: Linear, cluster_of: Ints) -> Pilot:
     of an example it is part of both. 0/1 pairs of one trial have their discordance for variance.
     """
     _check(metric)
-    a, b = split(_in_units(metric, found))
+    a, b = split(in_units(metric, found))
     together = joint(metric, found, cluster_of)
     alone = joint(metric, found, np.arange(len(cluster_of)))
     counts = paired(metric, found, cluster_of, None, 0.95)
@@ -86,7 +86,7 @@ def pilot_of_rows(metric: Metric, found: Linear) -> Pilot:
     example, which count as rows of a cluster).
     """
     _check(metric)
-    found = _in_units(metric, found)
+    found = in_units(metric, found)
     n, groups = found.n, len(found.estimate)
     size = np.sum([sample.size for sample in found.samples], axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
