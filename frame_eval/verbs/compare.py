@@ -308,7 +308,9 @@ def contrast(
             "different examples say paired=False"
         )
     asked = [*metrics, *_prevalences(metrics)]
-    found = reduce(frame, asked, chosen, roles, missing=missing, by_example=paired, alike=alike)
+    found = reduce(
+        frame, asked, chosen, roles, missing=missing, by_example=paired, alike=alike, tabled=True
+    )
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
