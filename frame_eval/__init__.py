@@ -50,14 +50,26 @@ from frame_eval.metrics.probability import (
 )
 from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
-from frame_eval.metrics.scores import roc_auc
+from frame_eval.metrics.scores import (
+    average_precision,
+    gini,
+    ks,
+    partial_auc,
+    precision_at_k,
+    precision_at_recall,
+    recall_at_k,
+    recall_at_precision,
+    roc_auc,
+)
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
+from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
+from frame_eval.verbs.thresholds import bayes_threshold, best_threshold
 from frame_eval.verbs.worst import worst
 
 __version__ = "0.1.0"
@@ -71,7 +83,10 @@ __all__ = [
     "Rule",
     "accuracy",
     "assert_passed",
+    "average_precision",
     "balanced_accuracy",
+    "bayes_threshold",
+    "best_threshold",
     "bias",
     "bits_per_byte",
     "bootstrap",
@@ -87,6 +102,7 @@ __all__ = [
     "compare",
     "confusion",
     "cube",
+    "curve",
     "each",
     "ece",
     "ece_debiased",
@@ -95,10 +111,12 @@ __all__ = [
     "fbeta",
     "fnr",
     "fpr",
+    "gini",
     "guard",
     "hamming_loss",
     "informedness",
     "jaccard",
+    "ks",
     "log_loss",
     "mae",
     "markedness",
@@ -108,14 +126,19 @@ __all__ = [
     "median",
     "npv",
     "of",
+    "partial_auc",
     "pass_at_k",
     "perplexity",
     "plan",
     "precision",
+    "precision_at_k",
+    "precision_at_recall",
     "quantile",
     "rate",
     "ratio",
     "recall",
+    "recall_at_k",
+    "recall_at_precision",
     "rmse",
     "roc_auc",
     "rule",

@@ -18,7 +18,7 @@ from frame_eval.reduce import give_back
 R = TypeVar("R")
 P = ParamSpec("P")
 # What may follow the keys in a result.
-AFTER_KEYS = ("class", "metric", "rule", "truth")
+AFTER_KEYS = ("class", "metric", "rule", "truth", "curve")
 ROLES = ("system", "example", "trial", "cluster", "weight")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -37,7 +37,7 @@ def ranked(
 ) -> Linear:
     """Estimate a metric over ordered cells in every group, and linearise it there.
 
-    Without ``errors`` the influences are left out, if the number of units is known without them.
+    Without ``errors`` the influences are left out.
     """
     groups = slices * systems
     totals = _totals(table, metric, groups)
@@ -45,17 +45,21 @@ def ranked(
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
     rows = totals.apply(lambda s: np.sum(s.rows), default=0.0)
-    units = table.entries is not None and table.entries.unit is not None
+    entries = table.entries
+    units = entries is not None and entries.unit is not None
     group, unit, clusters = table.groups, np.zeros(len(table.groups), np.int64), rows
     samples: tuple[Sample, ...] = ()
-    if errors or units:
+    if entries is not None and units and not errors:
+        group, unit, _ = _units(table, entries)
+        clusters = added(group, np.ones(len(group)), groups)
+    elif errors:
         slopes = [_slopes(metric, table.names, sums) for _, sums in totals.blocks]
-        if table.entries is None:
+        if entries is None:
             samples = _alike(metric, table, slopes, groups)
             most = rows[group]
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
-                group, unit, samples = _by_unit(metric, table, table.entries, slopes, groups)
+                group, unit, samples = _by_unit(metric, table, entries, slopes, groups)
             most = np.ones(len(group))
         count = np.minimum(np.sum([sample.count for sample in samples], axis=0), most)
         clusters = scattered(group, count, groups)
@@ -70,7 +74,7 @@ def ranked(
         unit=unit,
         samples=samples,
         totals=totals,
-        weighted=table.entries is not None and table.entries.weight is not None,
+        weighted=entries is not None and entries.weight is not None,
         singles=not units,
         source=None,
         systems=systems,
@@ -78,13 +82,17 @@ def ranked(
 
 
 def _totals(table: Ranked, metric: Metric, groups: int) -> Totals:
-    blocks = []
+    blocks = ((np.array([group]), sums) for group, sums in sums_of(table))
+    return Totals(metric, table.names, tuple(blocks), groups)
+
+
+def sums_of(table: Ranked) -> Iterator[tuple[int, Sums]]:
+    """Every group that has cells, and its sums by cell."""
     for i, group in enumerate(table.groups):
         part = slice(table.edges[i], table.edges[i + 1])
         values = {name: sums[part] for name, sums in zip(table.names, table.sums, strict=True)}
         sums = _OrderedSums({**values, "rows": table.rows[part]}, partial(_scores, table, part))
-        blocks.append((np.array([group]), sums))
-    return Totals(metric, table.names, tuple(blocks), groups)
+        yield int(group), sums
 
 
 def _scores(table: Ranked, part: slice) -> Floats:
@@ -155,22 +163,14 @@ def _by_unit(
 ) -> tuple[Ints, Ints, tuple[Sample, ...]]:
     """The groups and codes of the units, and the rows added up by them."""
     cells = np.diff(table.edges)
+    group = _group_of(table, entries)
+    code, unit, place = _units(table, entries)
 
     def spread(by_cell: Any) -> Any:
         return by_cell if entries.cell is None else by_cell[entries.cell]
 
-    group = spread(np.repeat(table.groups, cells))
-    if entries.unit is None:
-        place, code, unit = None, group, np.zeros(len(group), np.int64)
-    else:
-        size = int(entries.unit.max(initial=0)) + 1
-        key, place = numbered(group * size + entries.unit)
-        code, unit = key // size, key % size
-
     def by_unit(values: Floats) -> Floats:
-        if place is None:
-            return values
-        return scattered(place, values, len(code))
+        return values if place is None else scattered(place, values, len(code))
 
     plain = dict(zip(table.names[1:], entries.plain, strict=True))
     weight: Any = 1.0 if entries.weight is None else entries.weight
@@ -187,7 +187,7 @@ def _by_unit(
                 ]
                 by_cell = found[0] if len(found) == 1 else np.concatenate(found)
                 rows = rows + spread(by_cell) * plain.get(name, 1.0)
-        rows = rows * weight
+        rows = np.broadcast_to(rows * weight, len(group))
         of = plain.get(denominator, one)
         influence, share = by_unit(rows), by_unit(of * weight)
         alike = metric.counts and entries.weight is None
@@ -203,6 +203,22 @@ def _by_unit(
         there = (count > 0).astype(float)
         samples.append(Sample(influence, squares, share, count, there, np.maximum(within, 0.0)))
     return code, unit, tuple(samples)
+
+
+def _group_of(table: Ranked, entries: Entries) -> Ints:
+    """The group of every row."""
+    by_cell = np.repeat(table.groups, np.diff(table.edges))
+    return by_cell if entries.cell is None else by_cell[entries.cell]
+
+
+def _units(table: Ranked, entries: Entries) -> tuple[Ints, Ints, Ints | None]:
+    """Group and code of every unit of a group, and the unit of every row (None: itself)."""
+    group = _group_of(table, entries)
+    if entries.unit is None:
+        return group, np.zeros(len(group), np.int64), None
+    size = int(entries.unit.max(initial=0)) + 1
+    key, place = numbered(group * size + entries.unit)
+    return key // size, key % size, place
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
