@@ -534,7 +534,12 @@ def _by_wilcoxon(
     if np.isnan(values).all() and len(values):
         raise EvalError(f"method='wilcoxon' needs a value per example, which {metric.name!r} lacks")
     there = np.isfinite(values)
-    found = signed_rank(values[there], both.slice[there], len(result.value), level)
+    # Averages of trials come with rounding, which must not break ties; single values without.
+    averaged = float(max(both.a.samples[0].size.max(initial=0), both.b.samples[0].size.max()) > 1)
+    rounding = averaged * 1e-12 * (np.abs(both.a.estimate) + np.abs(both.b.estimate))
+    found = signed_rank(
+        values[there], both.slice[there], len(result.value), level, np.nan_to_num(rounding)
+    )
     texts = np.where(np.isfinite(found.p_value), "Wilcoxon signed rank, Hodges-Lehmann", "")
     notes = np.where(np.isfinite(found.estimate), "difference is the Hodges-Lehmann estimate", "")
     return replace(
