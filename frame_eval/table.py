@@ -48,11 +48,15 @@ class Table:
         """The chosen rows, by position or by a mask."""
         if index.dtype == bool:
             index = np.flatnonzero(index)
+        # Several times faster than values[index] where rows are short.
+        return self._picked(lambda values: np.take(values, index, axis=0))
 
-        def pick(values: Any) -> Any:
-            # Several times faster than values[index] where rows are short.
-            return np.take(values, index, axis=0)
+    def runs(self, starts: Ints, stops: Ints) -> Table:
+        """The rows from each start to its stop, one run after the other."""
+        bounds = list(zip(starts.tolist(), stops.tolist(), strict=True))
+        return self._picked(lambda values: np.concatenate([values[a:b] for a, b in bounds]))
 
+    def _picked(self, pick: Any) -> Table:
         sums = pick(self.sums)
         return replace(
             self,
@@ -219,10 +223,12 @@ def span(index: Ints) -> Any:
 
 def packed(keys: tuple[Ints, ...]) -> Ints:
     """One integer per row that sorts as the keys do, most significant first."""
-    whole, size = np.zeros(len(keys[0]), np.int64), 1
-    for key in keys:
+    whole, size = keys[0], int(keys[0].max(initial=0)) + 1
+    for key in keys[1:]:
         count = int(key.max(initial=0)) + 1
-        if count == 1:
+        if size == 1 or count == 1:
+            whole = key if size == 1 else whole
+            size *= count
             continue
         if size * count >= 2**62:
             # Too many combinations for the product: number those that occur.

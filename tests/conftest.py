@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,37 @@ def _duckdb(frame: pl.DataFrame) -> duckdb.DuckDBPyRelation:
     return connection.from_arrow(frame.to_arrow())
 
 
+def _module(name: str) -> Any:
+    """A module of the extras: without it tests are skipped, except in the pipeline."""
+    if os.environ.get("CI"):
+        return importlib.import_module(name)
+    return pytest.importorskip(name, reason=f"{name} is not installed")
+
+
+@cache
+def spark_session() -> Any:
+    """The only Spark of this process: one core, one partition, nothing but errors in its log."""
+    options = {
+        "spark.driver.memory": "1g",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = _module("pyspark.sql").SparkSession.builder.master("local[1]")
+    return builder.config(map=options).getOrCreate()
+
+
+def _spark(frame: pl.DataFrame) -> Any:
+    # Spark has no unsigned integers.
+    signed = frame.with_columns(pl.selectors.unsigned_integer().cast(pl.Int64))
+    return spark_session().createDataFrame(signed.to_arrow())
+
+
+def _dask(frame: pl.DataFrame) -> Any:
+    return _module("dask.dataframe").from_pandas(_pandas_arrow(frame), npartitions=2)
+
+
 IN_MEMORY: dict[str, Engine] = {
     "polars": lambda frame: frame,
     "polars-chunked": _chunked,
@@ -55,6 +88,8 @@ IN_MEMORY: dict[str, Engine] = {
     "arrow-table": lambda frame: frame.to_arrow(),
     "arrow-dataset": lambda frame: ds.dataset(frame.to_arrow()),
     "duckdb": _duckdb,
+    "spark": _spark,
+    "dask": _dask,
 }
 
 

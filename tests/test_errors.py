@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
     ),
     "unknown frame": (
         lambda: fe.of([1, 2]).summary(RATE),
-        ["list", "pandas, Polars, Arrow or DuckDB"],
+        ["list", "pandas, Polars, Arrow, DuckDB, Spark or Dask"],
     ),
     "pass@k without problems": (
         lambda: DF.eval.summary(fe.pass_at_k("label", 1)),

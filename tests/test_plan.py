@@ -364,6 +364,30 @@ def test_auc_and_per_class_metrics():
     assert classes["class"].to_list() == [0, 1]
 
 
+def test_a_slice_that_has_no_answer_says_why():
+    """And leaves the others theirs."""
+    frame = pl.DataFrame(
+        {
+            "model": ["old"] * 12 + ["new"] * 12,
+            "id": [*range(12)] * 2,
+            "doc": [0] * 4 + [1, 1, 2, 2] + [3, 4, 5, 6] + [0] * 4 + [1, 1, 2, 2] + [3, 4, 5, 6],
+            "lang": (["one document"] * 4 + ["two"] * 4 + ["singles"] * 4) * 2,
+            "ok": [1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0],
+        }
+    )
+    found = fe.plan(frame, fe.rate("ok"), by="lang", cluster="doc", effect=0.4, **ROLES)
+    assert found["lang"].to_list() == ["one document", "singles", "two"]
+    first, second, third = found.iter_rows(named=True)
+    assert (first["n"], first["note"]) == (None, "fewer than two clusters in the pilot")
+    assert (second["n"], second["note"][:43]) == (
+        None,
+        "effect larger than the discordance, 0.25: t",
+    )
+    assert third["note"][:35] == "effect larger than the discordance,"
+    small = fe.plan(frame, fe.rate("ok"), by="lang", effect=0.2, **ROLES)
+    assert small["note"].null_count() == 3
+
+
 # What is refused
 
 FRAME = pilot(np.random.default_rng(13))
@@ -438,10 +462,6 @@ ERRORS = {
     "a taken name": (
         lambda: fe.plan(FRAME.with_columns(effect=1), fe.rate("ok"), by="effect", **ROLES),
         "'effect' has the name of a result column",
-    ),
-    "a larger effect than the pilot's discordance": (
-        lambda: fe.plan(FRAME, fe.rate("ok"), effect=0.9, **ROLES),
-        "effect=0.9 is larger than the discordance",
     ),
 }
 

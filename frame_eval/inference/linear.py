@@ -88,13 +88,16 @@ class Totals:
 
 def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
     """The sums of every row, times the coefficients at its place, added up."""
-    total = np.zeros(len(place))
+    total: Any = np.zeros(1)
     for weights, values in zip(coefficients.T, sums.T, strict=True):
-        if weights.any():
+        if (weights == 1).all():
+            total = total + values
+        elif weights.any():
             part = weights[place]
             part *= values
-            total += part
-    return total
+            part += total
+            total = part
+    return np.broadcast_to(total, len(place))
 
 
 def group_codes(table: Table, systems: int) -> Ints:
@@ -227,8 +230,8 @@ def _proportion_term(
     else:
         # Every hit lies 1 - p from the share, every other trial p.
         hit, other = np.where(whole > 0, np.array([1 - p, p]) / whole, 0.0) ** 2
-        squares = combined(of_hits * hit + (of_trials - of_hits) * other, place, table.plain)
-        squares *= _weights(table) ** 2
+        per_row = of_hits * hit + (of_trials - of_hits) * other
+        squares = combined(per_row, place, table.plain) * _weights(table) ** 2
     return share, [Term(influence, squares, trials, plain)]
 
 

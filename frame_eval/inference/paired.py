@@ -249,7 +249,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
             Sample(
                 influence,
                 influence**2,
-                by_cluster((of_a.share + of_b.share) / 2),
+                by_cluster(of_a.share + of_b.share) / 2,
                 rows,
                 (rows > 0).astype(float),
                 np.where(repeated, np.maximum(within, 0), 0),
@@ -444,8 +444,7 @@ def _where(use: Any, here: Limits, elsewhere: Limits | None) -> Limits:
 
 def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
     """The difference, without its test where none was asked for or is valid for the metric."""
-    linear = metric.smooth or metric.quantile is not None
-    if method in RESAMPLING or (method is not None and linear):
+    if method in RESAMPLING or (method is not None and metric.linear):
         return found
     if method not in ("auto", None):
         raise EvalError(f"method={method!r} is not valid for {metric.name!r}; use 'auto'")
@@ -458,7 +457,7 @@ def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
         high=nothing,
         p_value=nothing,
         method=blank,
-        note=found.note if linear else blank,
+        note=found.note if metric.linear else blank,
     )
 
 

@@ -184,8 +184,8 @@ def _mean_size(group: Ints, size: Floats, groups: int) -> Floats:
 
 
 def _at_least_1(clustered: Floats, alone: Floats) -> Floats:
-    ratio = np.where(alone > 0, clustered / np.where(alone > 0, alone, 1), 1.0)
-    return np.maximum(ratio, 1.0)
+    known = (alone > 0) & np.isfinite(clustered)
+    return np.maximum(np.where(known, clustered, 1.0) / np.where(known, alone, 1.0), 1.0)
 
 
 def _correlation(a: Linear, b: Linear) -> Floats:

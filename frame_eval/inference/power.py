@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import scipy
@@ -97,17 +97,26 @@ def mcnemar_power(
     >>> round(mcnemar_power(0.02, 0.2, 500), 4)
     0.1455
     """
+    differ, losses, weight = _rejected(discordance, n, level, test)
+    wins = (1 + abs(effect) / discordance) / 2
+    # P(at most so many of m) as an incomplete beta integral, on either side.
+    rejects = sum(scipy.special.betainc(differ - losses, losses + 1, p) for p in (wins, 1 - wins))
+    return float(np.sum(weight * rejects))
+
+
+@lru_cache(maxsize=16)
+def _rejected(
+    discordance: float, n: int, level: float, test: Callable[[Floats, Floats], Floats]
+) -> tuple[Floats, Floats, Floats]:
+    """Numbers of pairs that differ, the most losses that reject, and the probability of each."""
     mean, spread = n * discordance, np.sqrt(n * discordance * (1 - discordance))
     # Beyond there are less than 1e-18, by Bernstein's inequality.
     reach = 10 * spread + 30
     first, last = max(0.0, np.floor(mean - reach)), min(float(n), np.ceil(mean + reach))
     differ = np.arange(first, last + 1, dtype=np.float64)
     losses = _most_losses(differ, level, test)
-    wins = (1 + abs(effect) / discordance) / 2
     differ, losses = differ[losses >= 0], losses[losses >= 0]
-    # P(at most so many of m) as an incomplete beta integral, on either side.
-    rejects = sum(scipy.special.betainc(differ - losses, losses + 1, p) for p in (wins, 1 - wins))
-    return float(np.sum(_binomial(differ, n, discordance) * rejects))
+    return differ, losses, _binomial(differ, n, discordance)
 
 
 def _most_losses(differ: Floats, level: float, test: Callable[[Floats, Floats], Floats]) -> Floats:

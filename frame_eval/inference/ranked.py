@@ -62,7 +62,7 @@ def ranked(
                 group, unit, samples = _by_unit(metric, table, entries, slopes, groups)
             most = np.ones(len(group))
         count = np.minimum(np.sum([sample.count for sample in samples], axis=0), most)
-        clusters = added(group, count, groups)
+        clusters = scattered(group, count, groups)
     return Linear(
         estimate=estimate,
         share=np.full(groups, np.nan),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from frame_eval.table import Floats, Ints
 
@@ -34,7 +35,9 @@ class SignedRank:
     exact: Any
 
 
-def signed_rank(difference: Floats, group: Ints, groups: int, level: float) -> SignedRank:
+def signed_rank(
+    difference: Floats, group: Ints, groups: int, level: float, rounding: ArrayLike = 0.0
+) -> SignedRank:
     """Wilcoxon's (1945) test that differences are symmetric around 0, by group.
 
     Differences of 0 are dropped and tied ones share their mean rank. The sum W of the ranks of
@@ -53,6 +56,9 @@ def signed_rank(difference: Floats, group: Ints, groups: int, level: float) -> S
         Float64; the group of each, 0, 1, ...; and how many groups there are.
     level
         Nominal coverage.
+    rounding
+        Sizes of differences this close to each other, or to 0, are equal; a number, or by group.
+        Differences that come from arithmetic have such errors, on which ties must not depend.
 
     Returns
     -------
@@ -79,9 +85,19 @@ def signed_rank(difference: Floats, group: Ints, groups: int, level: float) -> S
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group, minlength=groups))
     parts = np.split(difference[order], ends[:-1]) if groups else []
-    found = [_one(part, level) for part in parts]
+    close = np.broadcast_to(np.asarray(rounding, np.float64), groups)
+    found = [_one(_settled(d, apart), level) for d, apart in zip(parts, close, strict=True)]
     estimate, low, high, p_value, n, exact = np.array(found, float).reshape(groups, 6).T
     return SignedRank(estimate, low, high, p_value, n, exact > 0)
+
+
+def _settled(difference: Floats, rounding: float) -> Floats:
+    """The differences, those of nearly one size (or nearly 0) made equal."""
+    sizes = np.sort(np.abs(difference))
+    apart = np.diff(sizes, prepend=0.0) > rounding
+    level = np.maximum.accumulate(np.where(apart, sizes, 0.0))
+    settled: Floats = np.sign(difference) * level[np.searchsorted(sizes, np.abs(difference))]
+    return settled
 
 
 class _Test(NamedTuple):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from frame_eval.columns import Input, Source, binned, label, probability, score
 from frame_eval.errors import EvalError, check_option
-from frame_eval.metrics.core import Metric
+from frame_eval.metrics.core import Metric, Sums
 
 Array: TypeAlias = npt.NDArray[Any]
 Strategy: TypeAlias = Literal["uniform", "quantile"]
@@ -50,10 +50,17 @@ def _equal_width(s: Any) -> Bins:
 
 def _equal_mass(bins: int, s: Any) -> Bins:
     """Distinct probabilities in bins of equal weight: by the share of rows strictly below them."""
-    n = np.asarray(s.n)
-    below = (np.cumsum(n) - n) / max(n.sum(), np.finfo(float).tiny)
-    code = np.minimum((bins * below + 1e-9).astype(int), bins - 1)
-    return Bins(*(np.bincount(code, values, bins) for values in (n, s.y, s.p, s.rows)))
+    n = np.asarray(s.n, float)
+    total = n.sum(-1, keepdims=True)
+    below = (np.cumsum(n, axis=-1) - n) / np.where(total > 0, total, 1.0)
+    code = np.minimum((bins * below + 1e-9).astype(int), bins - 1).reshape(-1, n.shape[-1])
+    place = (code + bins * np.arange(len(code))[:, None]).ravel()
+
+    def by_bin(values: Array) -> Array:
+        sums = np.bincount(place, np.ravel(values), bins * len(code))
+        return sums.reshape(*n.shape[:-1], bins)
+
+    return Bins(by_bin(n), by_bin(s.y), by_bin(s.p), by_bin(s.rows))
 
 
 def _mean_gap(b: Bins) -> Array:
@@ -84,6 +91,15 @@ def _squared_gap(b: Bins) -> Array:
     return value
 
 
+def _unbiased_squared_gap(b: Bins) -> Array:
+    """Without what chance adds in each bin; bins of one row can not say how much that is."""
+    several = b.rows > 1
+    chance = b.rate * (1.0 - b.rate) / np.where(several, b.rows - 1.0, 1.0)
+    weight = np.where(several, b.n, 0.0)
+    value: Array = (weight * (b.gap**2 - chance)).sum(-1) / weight.sum(-1)
+    return value
+
+
 def _overall(b: Bins) -> Array:
     rate: Array = (b.weight * b.rate).sum(-1)
     return rate
@@ -111,8 +127,14 @@ def _empty(s: Any) -> Any:
     return s.n.sum(-1) == 0
 
 
-PLUG_IN = "no interval: the estimate from bins is biased upwards"
-DEBIASED = "no interval: the estimate is not smooth"
+def _otherwise(_: Any) -> bool:
+    """The reason that is left where no other one holds."""
+    return True
+
+
+PLUG_IN = "biased upwards: no interval by default"
+DEBIASED = "not smooth near perfect calibration: no interval by default"
+FLAT = "flat where half of the rows are positive: no interval by default"
 
 
 def _remark(text: str, _: Any) -> str:
@@ -140,7 +162,13 @@ def _binned(
         "bin": binned(prob, bins) if uniform else score(prob),
     }
     bins_of = _equal_width if uniform else partial(_equal_mass, bins)
-    chosen = {"note": partial(_remark, PLUG_IN), "better": "lower", "bounds": (0, 1), **options}
+    chosen = {
+        "note": partial(_remark, PLUG_IN),
+        "better": "lower",
+        "bounds": (0, 1),
+        "undefined": {"no rows": _empty},
+        **options,
+    }
     return Metric(
         name,
         inputs,
@@ -150,7 +178,6 @@ def _binned(
         ordered=not uniform,
         gradient=_none,
         smooth=False,
-        undefined={"no rows": _empty},
         **chosen,
     )
 
@@ -292,22 +319,28 @@ def brier_reliability(
     bins: int = 15,
     strategy: Strategy = "uniform",
     positive: Any = None,
+    debiased: bool = False,
 ) -> Metric:
     """What miscalibration adds to the Brier score: sum_b n_b / n * (mean(p) - mean(y))**2.
 
     Reliability - resolution + uncertainty (Murphy 1973) is the Brier score of probabilities that
-    are replaced by the mean of their bin.
+    are replaced by the mean of their bin. Its root is the RMS calibration error.
 
     Parameters
     ----------
     target, prob, bins, strategy, positive
         As for :func:`ece`.
+    debiased
+        Whether to take off what chance adds, rate (1 - rate) / (n_b - 1) in each bin (Ferro and
+        Fricker 2012; Kumar, Liang and Ma 2019). Bins of one row are then left out.
 
     Returns
     -------
     Metric
-        Called ``brier_reliability``, between 0 and 1, lower is better; biased upwards, with no
-        interval. Null for a slice without rows.
+        Called ``brier_reliability`` or ``brier_reliability_debiased``, lower is better. The first
+        lies between 0 and 1 and is biased upwards; the second is unbiased for independent rows, and
+        so is below 0 half of the time where calibration is perfect. There is no interval. Null for
+        a slice without rows (or without a bin of two).
 
     Raises
     ------
@@ -320,8 +353,24 @@ def brier_reliability(
     >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "p": [0.8, 0.8, 0.8, 0.1]})
     >>> round(df.eval.summary(fe.brier_reliability("y", "p"))["estimate"].item(), 4)
     0.0158
+    >>> unbiased = fe.brier_reliability("y", "p", debiased=True)
+    >>> round(df.eval.summary(unbiased)["estimate"].item(), 4)
+    -0.0933
     """
-    return _binned("brier_reliability", _squared_gap, target, prob, bins, strategy, positive)
+    if not debiased:
+        return _binned("brier_reliability", _squared_gap, target, prob, bins, strategy, positive)
+    return _binned(
+        "brier_reliability_debiased",
+        _unbiased_squared_gap,
+        target,
+        prob,
+        bins,
+        strategy,
+        positive,
+        bounds=(None, None),
+        note=partial(_remark, DEBIASED),
+        undefined={"no rows": _empty, "no bin has two rows": _otherwise},
+    )
 
 
 def brier_resolution(
@@ -371,12 +420,6 @@ def _variance(s: Any) -> Any:
     return rate * (1.0 - rate)
 
 
-def _variance_gradient(s: Any) -> Any:
-    rate = s.y / s.n
-    slope = (1.0 - 2.0 * rate) / s.n
-    return {"y": slope, "n": -slope * rate}
-
-
 def _no_rows(s: Any) -> Any:
     return s.n == 0
 
@@ -395,7 +438,7 @@ def brier_uncertainty(target: Source, *, positive: Any = None) -> Metric:
     -------
     Metric
         Called ``brier_uncertainty``, between 0 and 0.25 (Murphy 1973): it is of the data, not of
-        the probabilities. Null for a slice without rows.
+        the probabilities, and has no interval. Null for a slice without rows.
 
     Raises
     ------
@@ -414,9 +457,11 @@ def brier_uncertainty(target: Source, *, positive: Any = None) -> Metric:
         {"y": label(target, positive)},
         _y,
         _variance,
-        gradient=_variance_gradient,
-        bounds=(0, None),
+        gradient=_none,
+        bounds=(0, 0.25),
+        smooth=False,
         undefined={"no rows": _no_rows},
+        note=partial(_remark, FLAT),
     )
 
 
@@ -448,38 +493,42 @@ def _shift_model(s: Any) -> Model:
     return Model(np.ones((len(x), 1)), x)
 
 
-def _expit(x: Array) -> Array:
-    expit: Array = 0.5 * (1.0 + np.tanh(0.5 * x))
-    return expit
+def _likelihood(model: Model, s: Any, coefficients: Array) -> tuple[Array, Array]:
+    """The log-likelihood of the labels, and the probabilities of the model."""
+    eta = model.offset + coefficients @ model.design.T
+    small = np.exp(-np.abs(eta))
+    value = s.pos * eta - (s.pos + s.neg) * (np.maximum(eta, 0.0) + np.log1p(small))
+    return value.sum(-1), np.where(eta < 0, small, 1.0) / (1.0 + small)
 
 
 def _fitted(model: Model, s: Any) -> tuple[Array, Array, Array]:
-    """Coefficients, probabilities and inverse information at the largest likelihood, by Newton."""
-    n = s.pos + s.neg
-    design, offset = model
+    """Coefficients, probabilities and inverse information at the largest likelihood, by Newton.
 
-    def likelihood(coefficients: Array) -> float:
-        eta = offset + design @ coefficients
-        return float(s.pos @ eta - n @ np.logaddexp(0.0, eta))
-
-    found = np.zeros(design.shape[1])
+    NaN where the likelihood is too flat to find it.
+    """
+    design, n = model.design, s.pos + s.neg
+    size = design.shape[1]
+    products = (design[:, :, None] * design[:, None, :]).reshape(-1, size * size)
+    found = np.zeros((*n.shape[:-1], size))
+    value, p = _likelihood(model, s, found)
     for _ in range(100):
-        p = _expit(offset + design @ found)
-        information = (design * (n * p * (1.0 - p))[:, None]).T @ design
-        step = np.linalg.solve(information, design.T @ (s.pos - n * p))
-        base, tiny = likelihood(found), 1e-12 * n.sum()
-        while likelihood(found + step) < base - tiny:
-            step = step / 2.0
-        found = found + step
-        if np.abs(step).max() <= 1e-12 * (1.0 + np.abs(found).max()):
-            break
-    p = _expit(offset + design @ found)
-    information = (design * (n * p * (1.0 - p))[:, None]).T @ design
-    return found, p, np.linalg.inv(information)
+        information = ((n * p * (1.0 - p)) @ products).reshape(*found.shape, size)
+        flat = ~(np.linalg.det(information) > 0)[..., None]
+        inverse = np.linalg.inv(np.where(flat[..., None], np.eye(size), information))
+        step = (((s.pos - n * p) @ design)[..., None, :] @ inverse)[..., 0, :]
+        step = np.where(flat, 0.0, step)
+        if (np.abs(step) <= 1e-12 * (1.0 + np.abs(found).max(-1, keepdims=True))).all():
+            return np.where(flat, np.nan, found), p, np.where(flat[..., None], np.nan, inverse)
+        moved, q = _likelihood(model, s, found + step)
+        while (worse := moved < value - 1e-12 * n.sum(-1)).any():
+            step = np.where(worse[..., None], step / 2.0, step)
+            moved, q = _likelihood(model, s, found + step)
+        found, value, p = found + step, moved, q
+    return np.full_like(found, np.nan), p, np.full((*found.shape, size), np.nan)
 
 
 def _certain(s: Any) -> Any:
-    return bool((~np.isfinite(_logit(s)) & (s.pos + s.neg > 0)).any())
+    return (~np.isfinite(_logit(s)) & (s.pos + s.neg > 0)).any(-1)
 
 
 def _no_positives(s: Any) -> Any:
@@ -492,11 +541,15 @@ def _no_negatives(s: Any) -> Any:
 
 def _separated(s: Any) -> Any:
     """Whether one probability tells all positives from all negatives: the slope is infinite."""
-    p = np.asarray(s.classes[0])
-    pos, neg = p[s.pos > 0], p[s.neg > 0]
-    if not len(pos) or not len(neg):
-        return True
-    return bool(pos.min() >= neg.max() or neg.min() >= pos.max())
+    first_pos, last_pos = _ends(s.pos)
+    first_neg, last_neg = _ends(s.neg)
+    return (first_pos >= last_neg) | (first_neg >= last_pos)
+
+
+def _ends(counts: Array) -> tuple[Array, Array]:
+    """The positions of the first and the last cell that is not empty."""
+    there = np.asarray(counts) > 0
+    return there.argmax(-1), there.shape[-1] - 1 - there[..., ::-1].argmax(-1)
 
 
 UNDEFINED = {
@@ -507,27 +560,25 @@ UNDEFINED = {
 SEPARATED = {"the probabilities separate the labels": _separated}
 
 
+def _estimated(model_of: Any, undefined: Any, s: Any) -> tuple[Model, Array, Array, Array]:
+    """The model and its fit, NaN where it is undefined."""
+    bad = np.any([holds(s) for holds in undefined.values()], axis=0)[..., None]
+    finite = np.isfinite(_logit(s))
+    design, offset = model_of(s)
+    model = Model(np.where(finite[:, None], design, 0.0), np.where(finite, offset, 0.0))
+    kept = {name: np.where(bad, 0.0, getattr(s, name)) for name in ("pos", "neg")}
+    return model, *_fitted(model, Sums(kept))
+
+
 def _coefficient(model_of: Any, undefined: Any, s: Any) -> Any:
-    if any(holds(s) for holds in undefined.values()):
-        return np.nan
-    return _fitted(_there(model_of, s), s)[0][-1]
+    return _estimated(model_of, undefined, s)[1][..., -1]
 
 
 def _coefficient_gradient(model_of: Any, undefined: Any, s: Any) -> Any:
     """How the solution of the likelihood equations moves with each count (implicit function)."""
-    if any(holds(s) for holds in undefined.values()):
-        return {}
-    model = _there(model_of, s)
-    _, p, inverse = _fitted(model, s)
-    influence = model.design @ inverse[-1]
+    model, _, p, inverse = _estimated(model_of, undefined, s)
+    influence = inverse[..., -1, :] @ model.design.T
     return {"pos": influence * (1.0 - p), "neg": -influence * p}
-
-
-def _there(model_of: Any, s: Any) -> Model:
-    """The model, without the infinite logits of probabilities that have no weight."""
-    model = model_of(s)
-    finite = np.isfinite(_logit(s))
-    return Model(np.where(finite[:, None], model.design, 0.0), np.where(finite, model.offset, 0.0))
 
 
 def _recalibration(
@@ -542,7 +593,7 @@ def _recalibration(
         ordered=True,
         gradient=partial(_coefficient_gradient, model_of, undefined),
         counts=True,
-        undefined=undefined,
+        undefined={**undefined, "the likelihood is too flat": _otherwise},
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from frame_eval.columns import Source, category, equal, label
@@ -39,17 +40,17 @@ from frame_eval.metrics.confusion import (
     whole,
     whole_gradient,
 )
-from frame_eval.metrics.core import Metric, PerClass, Proportion
+from frame_eval.metrics.core import Metric, PerClass, Proportion, Unit
 from frame_eval.metrics.costs import (
     no_chance_disagreement,
     weighted_kappa,
     weighted_kappa_gradient,
 )
-from frame_eval.metrics.means import NO_ROWS
+from frame_eval.metrics.means import NO_ROWS, _no_denominator, _ratio, _ratio_gradient
 
 Array: TypeAlias = npt.NDArray[Any]
-Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted'] | None"
-AVERAGES = ("binary", "macro", "micro", "weighted", None)
+Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
+AVERAGES = ("binary", "macro", "micro", "weighted", "samples", None)
 
 
 def _hit(c: Any) -> Any:
@@ -230,15 +231,17 @@ def _opposite(c: Any) -> Any:
     return 1 - c.y
 
 
+def _finish_of(family: Family) -> tuple[Any, Any]:
+    """The score from the sums of two classes, and its gradient where it is given."""
+    if family.beta is None:
+        return partial(_quotient, family.hits, family.trials), None
+    return partial(_binary_fbeta, family.beta), partial(_binary_fbeta_gradient, family.beta)
+
+
 def _binary(
     family: Family, target: Source, pred: Source, positive: Any, zero: float | None
 ) -> Metric:
-    if family.beta is None:
-        finish: Any = partial(_quotient, family.hits, family.trials)
-        gradient = None
-    else:
-        finish = partial(_binary_fbeta, family.beta)
-        gradient = partial(_binary_fbeta_gradient, family.beta)
+    finish, gradient = _finish_of(family)
     linear = family.beta not in (None, 1.0)
     return Metric(
         family.name,
@@ -256,6 +259,45 @@ def _binary(
     )
 
 
+def _of_example(family: Family, zero: float | None, u: Any, when: Any) -> Any:
+    """The score of one example, -1 where it is undefined."""
+    finish = _finish_of(family)[0]
+    undefined = -1.0 if zero is None else float(zero)
+    return when(family.trials(u) > 0).then(finish(u)).otherwise(undefined)
+
+
+def _defined(c: Any) -> Any:
+    return {"x": c.value.clip(0.0, 1.0), "y": (c.value + 1.0).clip(0.0, 1.0)}
+
+
+def _examples_left_out(s: Any) -> Any:
+    # Weights have no scale: the share that is undefined, in examples.
+    with np.errstate(invalid="ignore"):
+        count = np.round((1.0 - s.y / s.n) * s.rows)
+    texts = [f"{k:g} examples undefined, left out" if k > 0 else "" for k in count.flat]
+    return np.array(texts, object).reshape(count.shape)
+
+
+def _samples(
+    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
+) -> Metric:
+    """The mean over examples of their score, a row per label of each example."""
+    return Metric(
+        f"samples_{family.name}",
+        {"y": label(target, positive), "p": label(pred, positive)},
+        _defined,
+        _ratio,
+        gradient=_ratio_gradient,
+        samples={"y": ("x", "y")},
+        better="higher",
+        bounds=(0, 1),
+        undefined={"no example is defined": _no_denominator},
+        worst={"p": _opposite},
+        unit=Unit(sums=family.sums, value=partial(_of_example, family, zero)),
+        note=_examples_left_out,
+    )
+
+
 def _build(
     family: Family,
     target: Source,
@@ -269,14 +311,18 @@ def _build(
     """A member of the family under one of the averages."""
     check_option("average", average, AVERAGES)
     check_option("zero_division", zero, (None, 0, 1))
-    if average != "binary" and positive is not None:
-        raise EvalError(f"positive={positive!r} goes with average='binary', not {average!r}")
+    two = average in ("binary", "samples")
+    if not two and positive is not None:
+        raise EvalError(
+            f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
+        )
     if min_support and average not in ("macro", "weighted"):
         raise EvalError("min_support= goes with average='macro' or 'weighted'")
-    if average == "binary":
+    if two:
         if labels is not None:
             raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
-        return _binary(family, target, pred, positive, zero)
+        build = _binary if average == "binary" else _samples
+        return build(family, target, pred, positive, zero)
     common = {"better": "higher", "bounds": (0, 1)}
     if average is None:
         return _matrix_metric(
@@ -335,8 +381,10 @@ def precision(
         ``"binary"``: one class against the rest. ``"macro"``: the mean over the classes that
         occur in the slice as label or prediction. ``"weighted"``: the same, weighted by support.
         ``"micro"``: counts pooled over classes. None: a row per class, in a column ``class``.
+        ``"samples"``: of multi-label rows, one per label of each ``example`` with 0/1 columns,
+        the mean over examples (``"binary"`` on the same rows is the micro average over labels).
     positive
-        The positive class of ``"binary"``; True or 1 by default.
+        The positive class of ``"binary"`` and ``"samples"``; True or 1 by default.
     labels
         The classes to average over, instead of those that occur.
     zero_division

@@ -17,6 +17,7 @@ from frame_eval.columns import (
     number,
     of_truth,
     probability,
+    summed,
     total,
 )
 from frame_eval.errors import EvalError
@@ -92,8 +93,8 @@ def _of_classes(target: Source, probs: Mapping[Any, Source]) -> dict[str, Input 
 
 
 def _squared_of_classes(classes: int, c: Any) -> Any:
-    squares: Any = sum(getattr(c, f"p{k}") * getattr(c, f"p{k}") for k in range(classes))
-    return {"x": squares - 2.0 * c.truth + 1.0}
+    each = [getattr(c, f"p{k}") for k in range(classes)]
+    return {"x": summed([p * p for p in each]) - 2.0 * c.truth + 1.0}
 
 
 def brier_multiclass(target: Source, probs: Mapping[Any, Source]) -> Metric:
@@ -157,7 +158,7 @@ def _clipped(clip: float, s: Any) -> Any:
     # Weights have no scale: the share that is clipped, in rows.
     with np.errstate(invalid="ignore"):
         share = np.where(s.n > 0, s.clipped / s.n, 0.0)
-    rows = np.ceil(share * s.rows - 1e-9).astype(int)
+    rows = np.maximum(np.round(share * s.rows), share > 0).astype(int)
     texts = [f"{k} row{'' if k == 1 else 's'} clipped at {clip:g}" if k else "" for k in rows.flat]
     return np.array(texts, object).reshape(rows.shape)
 

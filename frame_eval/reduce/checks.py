@@ -25,10 +25,7 @@ def flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> An
         conditions += [weight.is_null(), bad.fill_null(False)]
     ids = {**prepared.units, **prepared.examples}
     conditions += [nw.col(alias).is_null() for alias in ids.values()]
-    found = None
-    for condition in conditions:
-        found = condition if found is None else found | condition
-    return found
+    return nw.any_horizontal(*conditions, ignore_nulls=False) if conditions else None
 
 
 def _used(prepared: Prepared, metrics: Mapping[int, Metric]) -> list[str]:

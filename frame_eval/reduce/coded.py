@@ -77,7 +77,7 @@ def coded(
         has_codes = [*prepared.systems.values(), *examples.values()]
         for i, (order, _) in enumerate(sortings):
             if order is not None:
-                frames[i] = frames[i].drop(has_codes)[order]
+                frames[i] = frames[i].drop(has_codes).rechunk()[order]
         key = np.concatenate([key for _, key in sortings])
         systems = key // len(ids)
         units = key - systems * len(ids)

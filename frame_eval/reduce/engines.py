@@ -6,8 +6,10 @@ streaming engine; DuckDB and other lazy engines get the group-by pushed down.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +21,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as pads
 from pandas.api.types import is_object_dtype
+from polars.io.plugins import register_io_source
 
 from frame_eval.columns import Source
 from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
+
+_AT_ONCE = 8  # partitions of a Dask frame that are in memory together
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,11 @@ class Scan:
         """Whether native Polars expressions can be evaluated here."""
         return bool(self.frame.implementation.is_polars())
 
+    def select(self, columns: Sequence[Any]) -> nw.LazyFrame[Any]:
+        """The frame with these columns alone."""
+        with said_by(nw.to_native(self.frame)):
+            return self.frame.select(*columns)
+
     def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
         """Expressions evaluated as private columns; their names by the id of the expression."""
         frame = self.frame
@@ -44,7 +54,8 @@ class Scan:
             # Engines disagree on NaN > 0; on null they agree.
             floats = [name for name, dtype in self.schema.items() if dtype.is_float()]
             if floats:
-                frame = frame.with_columns(nw.col(*floats).fill_nan(None))
+                with said_by(nw.to_native(frame)):
+                    frame = frame.with_columns(nw.col(*floats).fill_nan(None))
         for source in sources:
             if isinstance(source, str) or id(source) in named:
                 continue
@@ -66,9 +77,14 @@ class Scan:
                 return frame.with_columns(source.alias(name))
             except nw.exceptions.ColumnNotFoundError as error:
                 raise _misnamed(error) from None
+            except (nw.exceptions.NarwhalsError, NotImplementedError) as error:
+                raise ColumnError(
+                    f"{_engine(nw.to_native(frame))[0]} can not evaluate an expression: "
+                    f"{_first(error)} Make it a column of the frame first."
+                ) from None
         if not self.is_polars:
             raise ColumnError(
-                f"{source!r} can not be evaluated by {self.frame.implementation}; use fe.col"
+                f"{source!r} can not be evaluated by {_engine(nw.to_native(frame))[0]}; use fe.col"
             )
         if source.meta.has_multiple_outputs():
             raise ColumnError(f"{source!r} may be more than one column; name one")
@@ -85,14 +101,46 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
         native = pl.from_arrow(native)
     elif isinstance(native, pads.Dataset):
         native = pl.scan_pyarrow_dataset(native)
+    elif nw.dependencies.is_dask_dataframe(native):
+        native = _from_dask(native)
+    with said_by(native):
+        try:
+            frame = nw.from_native(native).lazy()
+        except TypeError:
+            raise EvalError(
+                f"{type(native).__name__} is not a frame that narwhals knows; use a pandas, "
+                "Polars, Arrow, DuckDB, Spark or Dask frame"
+            ) from None
+        return Scan(frame, _schema_of(frame))
+
+
+_ENGINES = {
+    "polars": ("Polars", "see that its files are whole and have the same columns and dtypes"),
+    "duckdb": ("DuckDB", "see that its connection is open, or hand over the rows: frame.pl()"),
+    "pyspark": ("Spark", "see that its session runs, or hand over the rows: frame.toArrow()"),
+    "dask": ("Dask", "see that its parts are alike, or hand over the rows: frame.compute()"),
+}
+
+
+@contextmanager
+def said_by(native: Any) -> Iterator[None]:
+    """Errors of the engine behind a frame, said as one of ours."""
     try:
-        frame = nw.from_native(native).lazy()
-    except TypeError:
-        raise EvalError(
-            f"{type(native).__name__} is not a frame that narwhals knows; use a pandas, Polars, "
-            "Arrow or DuckDB frame"
-        ) from None
-    return Scan(frame, _schema_of(frame))
+        yield
+    except (EvalError, MemoryError):
+        raise
+    except Exception as error:
+        engine, way_out = _engine(native)
+        said = _first(error).rstrip(".;") or type(error).__name__
+        raise EvalError(f"{engine} could not read the frame: {said}; {way_out}") from error
+
+
+def _engine(native: Any) -> tuple[str, str]:
+    """The name of the engine behind a frame, and what to try where it fails."""
+    module = type(native).__module__.lstrip("_").split(".")[0]
+    return _ENGINES.get(
+        module, (module, "see that it is open, or hand over the rows as a Polars or pandas frame")
+    )
 
 
 def _schema_of(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
@@ -104,9 +152,13 @@ def _misnamed(error: Exception) -> ColumnError:
 
 
 def _first(error: Exception) -> str:
-    """What an engine says, in one line and without its query plan."""
-    text = str(error).split("\n\nResolved plan", maxsplit=1)[0]
-    return " ".join(line for line in text.splitlines() if line)
+    """What an engine says, in one line: without examples, query plan and Java's stack."""
+    text = re.split(r"\n\n(?:Resolved plan|For example|If you would)", str(error))[0]
+    lines = text.splitlines()
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    if causes:
+        return causes[-1].removeprefix("Caused by: ")
+    return " ".join(line for line in lines if line and not line.startswith("\tat "))
 
 
 def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
@@ -122,10 +174,12 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
 
 def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
     """The rows of a small result, as a Polars frame."""
-    if frame.implementation.is_polars():
-        result: pl.DataFrame = nw.to_native(frame).collect(engine="streaming")
-    else:
-        result = nw.to_native(frame.collect("polars"))
+    native = nw.to_native(frame)
+    with said_by(native):
+        if frame.implementation.is_polars():
+            result: pl.DataFrame = native.collect(engine="streaming")
+        else:
+            result = nw.to_native(frame.collect("polars"))
     return result
 
 
@@ -216,6 +270,37 @@ def _column(name: str, series: Any) -> pl.Series:
             f"cast it to one type first [{error}]"
         ) from None
     return pl.Series(name, pl.from_arrow(array))
+
+
+def _from_dask(native: Any) -> pl.LazyFrame:
+    """A lazy frame that computes the partitions when it is collected, of the columns it needs."""
+    dask: Any = nw.dependencies.get_dask()
+    objects = [name for name, dtype in native.dtypes.items() if is_object_dtype(dtype)]
+    # What objects are can be seen in the rows alone.
+    seen = native[objects].head(1000, npartitions=-1) if objects else {}
+    levels = [] if native.index.name is None else [(native.index.name, native.index.dtype)]
+    empty = [(name, pd.Series(dtype=dtype)) for name, dtype in (*native.dtypes.items(), *levels)]
+    schema = _from_pandas(pd.DataFrame({**dict(empty), **seen}), None).schema
+
+    def partitions(
+        columns: list[str] | None, condition: pl.Expr | None, most: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        wanted = list(schema) if columns is None else columns
+        parts = list(native[[name for name in wanted if name in native.columns]].partitions)
+        left = most
+        for i in range(0, len(parts), _AT_ONCE):
+            with said_by(native):
+                computed = dask.compute(*parts[i : i + _AT_ONCE])
+            for part in computed:
+                rows = _from_pandas(part, wanted).select(wanted)
+                rows = rows.cast({name: schema[name] for name in wanted})[:left]
+                if left is not None:
+                    left -= rows.height
+                yield rows if condition is None else rows.filter(condition)
+            if left == 0:
+                return
+
+    return register_io_source(partitions, schema=schema)
 
 
 def _exotic(dtype: Any) -> bool:

@@ -132,7 +132,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
         prepared.invalid[alias] = (given, columns, given.invalid(nw.col(alias), types[0]))
     if not made:
         made.append(nw.lit(0).alias("__fe_row"))
-    prepared.frame = scan.frame.select(*made)
+    prepared.frame = scan.select(made)
     return prepared
 
 

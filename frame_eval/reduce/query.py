@@ -123,16 +123,19 @@ def query(
         places[position] = place
     if filled:
         frame = frame.with_columns(*filled)
-    length = nw.lit(1.0) if alone else nw.len()
+    totals = ask.aggregates
     if first.unit is not None:
-        length = ask.added(nw.col("__fe_lost"))
-    totals = [length.alias("__fe_len"), *ask.aggregates]
+        totals.append(ask.added(nw.col("__fe_lost")).alias("__fe_len"))
+    elif not alone:
+        totals.append(nw.len().alias("__fe_len"))
     bad = flags(prepared, metrics, missing) if first.unit is None else None
     if bad is not None:
         totals.append(ask.added(bad.cast(nw.Float64)).alias("__fe_bad"))
     result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals, alone)
-    if bad is not None and (result["__fe_bad"].sum() or 0) > 0:
+    if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
+    if "__fe_len" not in result.columns:
+        result = result.with_columns(pl.lit(1.0).alias("__fe_len"))
     return Query(result, cells, places, prepared.weight, values)
 
 
@@ -185,7 +188,8 @@ def _ask_for(
         n = ask.sum(of_n, "s")
     else:
         n = rows
-    wanted = moments and not ask.alone and not (metric.counts and weight is None)
+    exact = metric.counts and weight is None
+    wanted = moments and metric.linear and not ask.alone and not exact
     if metric.proportion is not None and weight is None:
         wanted = False
     second = None

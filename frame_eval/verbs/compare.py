@@ -384,8 +384,7 @@ def _of_pairs(table: Table, pairs: list[tuple[int, int]], shape: tuple[int, int]
     chosen = np.arange(slices)[:, None] * systems + np.array(pairs)[:, None, :]
     blocks = chosen.ravel()
     lengths = np.diff(ends, prepend=0)[blocks]
-    shift = ends[blocks] - np.cumsum(lengths)
-    part = table.take(np.arange(lengths.sum()) + np.repeat(shift, lengths))
+    part = table.runs(ends[blocks] - lengths, ends[blocks])
     slice_of, system_of = divmod(np.arange(len(blocks)), 2)
     return replace(part, slice=np.repeat(slice_of, lengths), system=np.repeat(system_of, lengths))
 

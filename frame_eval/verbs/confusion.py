@@ -13,10 +13,11 @@ from frame_eval.columns import By, Columns, Source, category, slices
 from frame_eval.errors import EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
-from frame_eval.inference.linear import added, group_codes, linear
+from frame_eval.inference.linear import added, group_codes, linear, scattered
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import rate
 from frame_eval.reduce import Reduced, Roles, Table, reduce
+from frame_eval.table import packed
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import check_level, check_names
 
@@ -163,7 +164,8 @@ def _counts(found: Reduced, classes: Sequence[Any]) -> dict[str, Any]:
     groups = found.shape[0] * found.shape[1]
     group = group_codes(table, found.shape[1])
     truth, predicted = _positions(table, classes)
-    cells = added((group * size + truth) * size + predicted, table.rows, groups * size * size)
+    place = (group * size + truth) * size + predicted
+    cells = scattered(place, table.rows, groups * size * size)
     missing = np.repeat(added(group, table.missing, groups), size * size)
     shape = (groups, size, size)
     return {"n": cells.reshape(shape), "missing": missing.reshape(shape)}
@@ -186,8 +188,9 @@ def _shares(
     texts = {name: np.full(shape, None, object) for name in ("method", "note")}
     for part, pairs in _parts(table, classes, normalize):
         truth, predicted = _positions(part, classes)
+        units, place = _units(part)
         for i, j in pairs:
-            hits = _with_hits(part, (truth == i) & (predicted == j))
+            hits = _with_hits(part, units, place, (truth == i) & (predicted == j))
             one = linear(SHARE, hits, *found.shape)
             made = intervals(SHARE, one, interval, level, clustered)
             values = (one.n, one.estimate, made.std_error, made.low, made.high, one.clusters)
@@ -216,22 +219,33 @@ def _parts(
             yield table.take(kept), [(k, j) if normalize == "truth" else (j, k) for j in every]
 
 
-def _with_hits(table: Table, hit: Any) -> Table:
-    """The table without cells, and with the sum of the rows of one of them."""
-    columns = np.stack([np.ones(len(hit)), hit], -1)
-    moments = table.moments
-    if moments is not None:
-        moments = moments * columns[:, :, None] * columns[:, None, :]
-    sums = table.sums * columns
-    return replace(
-        table,
-        names=("n", "hits"),
-        cells=(),
-        classes=(),
-        sums=sums,
-        plain=sums if table.plain is table.sums else table.plain * columns,
-        moments=moments,
-    ).merged()
+def _units(table: Table) -> tuple[Table, Any]:
+    """The units without their cells, and where each row of the (sorted) table is among them."""
+    key = packed(table.keys[:3])
+    return replace(table, cells=(), classes=()).merged(), np.cumsum(
+        np.diff(key, prepend=key[0]) > 0
+    )
+
+
+def _with_hits(table: Table, units: Table, places: Any, hit: Any) -> Table:
+    """The units, with the sum of their rows in one cell."""
+    chosen, place = table.take(hit), places[hit]
+    size = len(units.rows)
+
+    def beside(sums: Any, of_hits: Any) -> Any:
+        return np.stack([sums[:, 0], added(place, of_hits, size)], -1)
+
+    sums = beside(units.sums, chosen.sums[:, 0])
+    plain = sums if units.plain is units.sums else beside(units.plain, chosen.plain[:, 0])
+    moments = None
+    if units.moments is not None and chosen.moments is not None:
+        raw = chosen.moments[:, 0, 0] + chosen.sums[:, 0] ** 2 / np.maximum(chosen.rows, 1.0)
+        mean = sums[:, 1] / np.maximum(units.rows, 1.0)
+        moments = np.empty((size, 2, 2))
+        moments[:, 0, 0] = units.moments[:, 0, 0]
+        moments[:, 1, 1] = added(place, raw, size) - sums[:, 1] * mean
+        moments[:, 0, 1] = moments[:, 1, 0] = added(place, raw, size) - sums[:, 0] * mean
+    return replace(units, names=("n", "hits"), sums=sums, plain=plain, moments=moments)
 
 
 def _result(

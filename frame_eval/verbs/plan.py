@@ -214,6 +214,9 @@ def plan(
         if metrics or roles != Roles():
             raise EvalError("metrics and roles such as system= are about a frame: pass one first")
         cases = list(assumed(design, {**variation, "trials": trials}, tests))
+        for case, question in product(cases, asked):
+            if reason := _no_room(case, question["effect"]):
+                raise EvalError(f"effect={question['effect']!r} is {reason}")
         rows = [_answer(case, question, tests) for case, question in product(cases, asked)]
         return pl.DataFrame(rows, schema=_schema(simulate))
     if isinstance(frame, Metric):
@@ -244,7 +247,6 @@ def _answer(case: Case, question: Mapping[str, Any], tests: Tests) -> dict[str, 
     """The row of one case and question: what was asked for is put in."""
     n, effect, power = question["n"], question["effect"], question["power"]
     model, level, note = case.model, tests.level, None
-    _check_room(case, effect)
     solved = next(name for name in ("effect", "n", "power") if question[name] is None)
     if solved == "effect":
         effect = model.effect(n, level, power)
@@ -277,16 +279,16 @@ def _answer(case: Case, question: Mapping[str, Any], tests: Tests) -> dict[str, 
     return {name: row.get(name) for name in _schema(tests.simulate)}
 
 
-def _check_room(case: Case, effect: float | None) -> None:
-    """Raise for an effect that the rates can not have."""
+def _no_room(case: Case, effect: float | None) -> str | None:
+    """Why the rates can not have the effect, if so."""
     if effect is None or abs(effect) <= case.most * (1 + 1e-12):
-        return
+        return None
     discordance, rate = case.known["discordance"], case.known["rate"]
     if discordance is None:
-        raise EvalError(f"effect={effect!r} is more than a rate of {rate:.4g} leaves room for")
-    raise EvalError(
-        f"effect={effect!r} is larger than the discordance, {discordance:.4g}: two systems can not "
-        "differ by more than the share of examples on which they do"
+        return f"more than a rate of {rate:.4g} leaves room for"
+    return (
+        f"larger than the discordance, {discordance:.4g}: two systems can not differ by more than "
+        "the share of examples on which they do"
     )
 
 
@@ -345,13 +347,19 @@ def _measured_answer(
             f"trials={trials!r} needs a pilot with several trials of an example, whose variance it "
             "averages: say trial=<the column that tells them apart>"
         )
-    if not between + within > 0:
-        note = "no variance in the pilot" if between + within == 0 else "no variance known"
+    binary = known["discordance" if design == "paired" else "rate"] is not None
+    normal = binary and size == 1
+
+    def unanswered(note: str) -> dict[str, Any]:
         row = {**question, "design": design, "level": tests.level, "note": note}
         return {name: row.get(name) for name in _schema(tests.simulate)}
+
+    if between + within == 0:
+        return unanswered("no variance in the pilot")
+    if not between + within > 0 or (known["df"] is None and not normal):
+        return unanswered("fewer than two clusters in the pilot")
     known["icc"] = (measured["design_effect"] - 1) / (size - 1) if size > 1 else None
     known["trial_share"] = within / (between + within) if measured["trials"] > 1 else None
-    binary = known["discordance" if design == "paired" else "rate"] is not None
     samples = 2 if design == "unpaired" else 1
     model = Design(
         between=between,
@@ -360,12 +368,15 @@ def _measured_answer(
         design_effect=measured["design_effect"],
         independent=measured["n"] / (measured["df"] / samples + 1),
         samples=samples,
-        normal=binary and size == 1,
+        normal=normal,
     )
     simulated = None
-    if block.simulation is not None and not model.normal and trials is None:
+    if block.simulation is not None and not normal and trials is None:
         simulated = partial(block.simulation, place=place)
+    case = case_of(design, model, known, tests, simulated)
+    if reason := _no_room(case, question["effect"]):
+        return unanswered(f"effect {reason}")
     asked = dict(question)
     if asked["n"] is None and asked["effect"] is None:
         asked["n"] = round(measured["n"])
-    return _answer(case_of(design, model, known, tests, simulated), asked, tests)
+    return _answer(case, asked, tests)

@@ -145,6 +145,21 @@ def test_no_difference():
     assert np.isnan([found.estimate, found.low, found.high]).all()
 
 
+@pytest.mark.parametrize("kind", ["tied", "zeros", "continuous"])
+def test_ties_do_not_depend_on_rounding(kind):
+    rng = np.random.default_rng(8)
+    d = np.round(KINDS[kind](rng, 60), 1)
+    noisy = d + rng.uniform(-1e-15, 1e-15, 60)
+    found = signed_rank(noisy, np.zeros(60, int), 1, 0.95, rounding=1e-13)
+    clean = one(np.round(d, 1))
+    for name in ("estimate", "low", "high", "p_value", "n"):
+        assert_allclose(getattr(found, name), getattr(clean, name), rtol=0, atol=1e-13)
+    apart = signed_rank(
+        np.concatenate([noisy, d]), np.repeat([0, 1], 60), 2, 0.95, rounding=[1e-13, 0]
+    )
+    assert_allclose(apart.p_value, clean.p_value[0], rtol=1e-12)
+
+
 def test_hundred_thousand_differences():
     """Coverage of the true centre is another test's; here that size is no obstacle."""
     d = np.random.default_rng(7).standard_cauchy(100_000) + 0.01

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from polars.testing import assert_frame_equal
 from sklearn import metrics as sk
 
 import frame_eval as fe
@@ -49,7 +50,6 @@ SMOOTH = [
     fe.markedness("a", "b"),
     fe.expected_cost("y", "p", COSTS),
     fe.brier("a", "q"),
-    fe.brier_uncertainty("a"),
     fe.log_loss("a", "q"),
     fe.perplexity("q", "grade"),
     fe.bits_per_byte("q", "grade"),
@@ -215,3 +215,116 @@ def test_errors(ask, words):
     with pytest.raises(fe.EvalError) as caught:
         ask()
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+SCORES = {
+    "precision": (fe.precision, sk.precision_score),
+    "recall": (fe.recall, sk.recall_score),
+    "f1": (fe.f1, sk.f1_score),
+    "jaccard": (fe.jaccard, sk.jaccard_score),
+}
+
+
+class TestMultilabel:
+    """A row per example and label, beside scikit-learn's indicator matrices."""
+
+    @staticmethod
+    def drawn(n=60, labels=5, seed=3):
+        rng = np.random.default_rng(seed)
+        truth = rng.random((n, labels)) < 0.4
+        found = np.where(rng.random((n, labels)) < 0.7, truth, rng.random((n, labels)) < 0.3)
+        rows = pl.DataFrame(
+            {
+                "id": np.repeat(np.arange(n), labels),
+                "label": np.tile(np.arange(labels), n),
+                "y": truth.ravel().astype(int),
+                "p": found.ravel().astype(int),
+                "lang": np.repeat(rng.integers(0, 2, n), labels),
+                "doc": np.repeat(np.arange(n) // 3, labels),
+                "w": np.repeat(rng.integers(1, 4, n), labels).astype(float),
+            }
+        )
+        return truth, found, rows.sample(fraction=1, shuffle=True, seed=0)
+
+    @pytest.mark.parametrize("name", SCORES)
+    @pytest.mark.parametrize("zero", [0, 1])
+    def test_mean_over_examples(self, name, zero):
+        metric, score = SCORES[name]
+        truth, found, rows = self.drawn()
+        asked = metric("y", "p", average="samples", zero_division=zero)
+        result = one(rows, asked, example="id")
+        expected = score(truth, found, average="samples", zero_division=zero)
+        assert_allclose(result["estimate"], expected, rtol=1e-13)
+        assert (result["metric"], result["n"], result["note"]) == (f"samples_{name}", 60, None)
+        weights = rows.unique("id").sort("id")["w"].to_numpy()
+        weighted = one(rows, asked, example="id", weight="w")["estimate"]
+        each = np.array(
+            [
+                score(t[None], f[None], average="samples", zero_division=zero)
+                for t, f in zip(truth, found, strict=True)
+            ]
+        )
+        assert_allclose(weighted, np.average(each, weights=weights), rtol=1e-12)
+        assert_allclose(result["std_error"], each.std(ddof=1) / np.sqrt(60), rtol=1e-9)
+
+    @pytest.mark.parametrize("name", SCORES)
+    def test_undefined_examples_are_left_out_and_counted(self, name):
+        metric, _ = SCORES[name]
+        truth, found, rows = self.drawn()
+        empty = {
+            "precision": ~found.any(1),
+            "recall": ~truth.any(1),
+        }.get(name, ~(truth | found).any(1))
+        result = one(rows, metric("y", "p", average="samples"), example="id", cluster="doc")
+        kept = rows.filter(pl.col("id").is_in(np.flatnonzero(~empty)))
+        expected = one(kept, metric("y", "p", average="samples"), example="id", cluster="doc")
+        assert_allclose(result["estimate"], expected["estimate"], rtol=1e-13)
+        assert_allclose(result["std_error"], expected["std_error"], rtol=1e-9)
+        assert result["note"] == (
+            f"{empty.sum()} examples undefined, left out" if empty.any() else None
+        )
+        nothing = rows.with_columns(y=0, p=0)
+        assert (
+            "no example is defined"
+            in one(nothing, metric("y", "p", average="samples"), example="id")["note"]
+        )
+
+    def test_the_other_averages(self):
+        truth, found, rows = self.drawn()
+        micro = one(rows, fe.f1("y", "p"), cluster="id")["estimate"]
+        assert_allclose(micro, sk.f1_score(truth, found, average="micro"), rtol=1e-13)
+        macro = rows.eval.summary(fe.f1("y", "p"), by="label")["estimate"].mean()
+        assert_allclose(macro, sk.f1_score(truth, found, average="macro"), rtol=1e-13)
+        loss = one(rows, fe.hamming_loss("y", "p"), cluster="id")["estimate"]
+        assert_allclose(loss, sk.hamming_loss(truth, found), rtol=1e-13)
+
+    def test_it_needs_an_example(self):
+        rows = self.drawn()[2]
+        with pytest.raises(fe.EvalError, match="say example="):
+            one(rows, fe.f1("y", "p", average="samples"))
+
+    def test_engines_agree(self, engine):
+        rows = self.drawn()[2]
+        metrics = [score("y", "p", average="samples") for score, _ in SCORES.values()]
+        options = {"by": "lang", "example": "id", "cluster": "doc", "weight": "w"}
+        expected = rows.eval.summary(*metrics, **options)
+        found = fe.of(engine(rows)).summary(*metrics, **options)
+        if not isinstance(found, pl.DataFrame):
+            found = pl.from_pandas(found)
+        assert_frame_equal(found, expected, rel_tol=1e-11, check_dtypes=False)
+
+
+def test_engines_agree_on_ranks_and_costs(engine):
+    metrics = [
+        fe.top_k_accuracy("y", {word: word for word in WORDS}, 2),
+        fe.expected_cost("y", "p", COSTS),
+        fe.cohen_kappa("grade", "other", weights="linear"),
+        fe.npv("a", "b"),
+        fe.informedness("a", "b"),
+        fe.jaccard("y", "p", average=None).alias("classes"),
+    ]
+    expected = FRAME.eval.summary(*metrics, cluster="c")
+    found = fe.of(engine(FRAME)).summary(*metrics, cluster="c")
+    if not isinstance(found, pl.DataFrame):
+        found = pl.from_pandas(found)
+    assert_frame_equal(found, expected, rel_tol=1e-11, check_dtypes=False)

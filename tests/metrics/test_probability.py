@@ -13,6 +13,7 @@ from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
 import frame_eval as fe
+from frame_eval.metrics.core import Sums
 
 COLUMNS = {"ant": "q_ant", "bee": "q_bee", "cat": "q_cat"}
 
@@ -102,7 +103,10 @@ def test_bias_and_debiasing(n):
     frame = pl.DataFrame(
         {"run": np.repeat(np.arange(runs), n), "q": q, "y": rng.random(runs * n) < q}
     )
-    found = frame.eval.summary(fe.ece("y", "q"), fe.ece_debiased("y", "q"), by="run")
+    squared = fe.brier_reliability("y", "q", debiased=True, bins=5)
+    found = frame.eval.summary(fe.ece("y", "q"), fe.ece_debiased("y", "q"), squared, by="run")
+    values = found.filter(metric=squared.name)["estimate"].to_numpy()
+    assert abs(values.mean()) < 4 * values.std() / np.sqrt(runs)
     means = dict(found.group_by("metric").agg(pl.col("estimate").mean()).rows())
     expected = {30: 0.21, 100: 0.12, 500: 0.06}[n]
     assert_allclose(means["ece"], expected, atol=0.02)
@@ -125,6 +129,45 @@ def test_the_parts_make_up_the_brier_score(strategy, weight):
         "estimate"
     ]
     assert_allclose(reliability - resolution + uncertainty, brier, rtol=1e-12)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_debiased_squares_by_hand(strategy):
+    y, q = FRAME["y"].to_numpy(), FRAME["q"].to_numpy()
+    edges = np.arange(1, 32) / 32
+    if strategy == "quantile":
+        edges = np.quantile(q, edges, method="inverted_cdf")
+    code = np.searchsorted(edges, q)
+    parts = [(y[code == k], q[code == k]) for k in np.unique(code) if (code == k).sum() > 1]
+    gaps = [(a.mean() - b.mean()) ** 2 - a.var(ddof=1) / len(a) for a, b in parts]
+    metric = fe.brier_reliability("y", "q", bins=32, strategy=strategy, debiased=True)
+    expected = np.average(gaps, weights=[len(a) for a, _ in parts])
+    assert_allclose(one(FRAME, metric)["estimate"], expected, rtol=1e-10)
+    alone = one(FRAME[:1], metric)
+    assert (alone["estimate"], alone["note"]) == (None, "no bin has two rows")
+
+
+def test_several_bins_in_one_call():
+    metrics = [fe.ece("y", "q", bins=bins).alias(f"ece{bins}") for bins in (5, 10, 15)]
+    together = FRAME.eval.summary(*metrics, by="g", overall=True)
+    for metric in metrics:
+        alone = FRAME.eval.summary(metric, by="g", overall=True)
+        assert_frame_equal(together.filter(metric=metric.name), alone, rel_tol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Boolean, pl.Float32, pl.Decimal(4, 2), pl.UInt8])
+def test_probabilities_of_any_numeric_type(dtype):
+    metrics = [*SCORES.values(), *BINNED.values()]
+    whole = FRAME.with_columns(q=pl.col("q").round())
+    expected = whole.eval.summary(*metrics, by="g")
+    typed = whole.with_columns(pl.col("q").cast(dtype))
+    assert_frame_equal(typed.eval.summary(*metrics, by="g"), expected, rel_tol=1e-13)
+
+
+def test_multiclass_scores_as_expressions():
+    for metric in (fe.log_loss("y", COLUMNS), fe.brier_multiclass("y", COLUMNS)):
+        found = MANY.group_by("g").agg(metric.expr()).sort("g")[metric.name]
+        assert_allclose(found, MANY.eval.summary(metric, by="g")["estimate"], rtol=1e-12)
 
 
 def test_binary_scores_against_scikit_learn():
@@ -273,14 +316,61 @@ SCORES = {
     "brier": fe.brier("y", "q"),
     "log_loss": fe.log_loss("y", "q"),
     "calibration_slope": fe.calibration_slope("y", "q"),
-    "brier_uncertainty": fe.brier_uncertainty("y"),
 }
 BINNED = {
+    "brier_uncertainty": fe.brier_uncertainty("y"),
     "ece": fe.ece("y", "q"),
     "ece_quantile": fe.ece("y", "q", strategy="quantile").alias("ece_quantile"),
     "mce": fe.mce("y", "q"),
     "ece_debiased": fe.ece_debiased("y", "q"),
 }
+
+
+ORDERED = [
+    fe.ece("y", "q", bins=4, strategy="quantile"),
+    *(metric("y", "q") for metric in (fe.calibration_slope, fe.calibration_intercept)),
+]
+
+
+@pytest.mark.parametrize("metric", ORDERED, ids=lambda metric: metric.name)
+def test_many_draws_at_once(metric):
+    """Sums with leading axes, as resampling has them, give what each row of them gives."""
+    rng = np.random.default_rng(8)
+    q = np.array([0.0, 0.05, 0.2, 0.4, 0.5, 0.7, 0.9])
+    pos = rng.poisson(q * 2, (5, 40, len(q))).astype(float)
+    neg = rng.poisson((1 - q) * 2, pos.shape).astype(float)
+    pos[0, :3], neg[0, 3:5], neg[1, :, 0] = 0, 0, 0
+    n = pos + neg
+
+    def sums(at):
+        named = {"pos": pos[at], "neg": neg[at], "n": n[at], "rows": n[at], "y": pos[at]}
+        return Sums({**named, "p": n[at] * q}, (q,))
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        together = metric.finish(sums(...))
+        alone = [[metric.finish(sums((i, j))) for j in range(40)] for i in range(5)]
+        slopes = metric.gradient(sums(...))
+        each = metric.gradient(sums((2, 5)))
+    assert_allclose(together, alone, rtol=1e-9, atol=1e-12)
+    assert np.isfinite(together).any()
+    for name, values in each.items():
+        assert_allclose(slopes[name][2, 5], values, rtol=1e-7)
+
+
+@pytest.mark.parametrize("cluster", [None, "c"])
+@pytest.mark.parametrize("name", ["brier", "log_loss", "calibration_slope"])
+def test_resampling_agrees_with_linearised_errors(name, cluster):
+    options = {"cluster": cluster}
+    exact = one(FRAME, SCORES[name], **options)
+    drawn = one(FRAME, SCORES[name], interval="percentile", **options)
+    assert_allclose(drawn["estimate"], exact["estimate"], rtol=1e-10)
+    assert_allclose(drawn["std_error"], exact["std_error"], rtol=0.1)
+
+
+def test_binned_scores_can_be_resampled():
+    found = FRAME.eval.summary(*BINNED.values(), interval="percentile", cluster="c")
+    assert found["ci_low"].null_count() == 0
+    assert (found["ci_low"] < found["ci_high"]).all()
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -402,3 +492,35 @@ def test_errors_at_once(make, words):
     with pytest.raises(fe.EvalError) as caught:
         make()
     assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(list(COLUMNS))])
+def test_classes_may_be_categories(dtype):
+    typed = MANY.with_columns(pl.col("y").cast(dtype))
+    metrics = fe.log_loss("y", COLUMNS), fe.brier_multiclass("y", COLUMNS)
+    assert_frame_equal(typed.eval.summary(*metrics), MANY.eval.summary(*metrics), rel_tol=1e-13)
+
+
+def test_rows_that_miss_one_of_the_probabilities():
+    gap = MANY.with_row_index("i").with_columns(
+        q_bee=pl.when(pl.col("i") % 5 > 0).then("q_bee"), y=pl.when(pl.col("i") % 7 > 0).then("y")
+    )
+    metric = fe.log_loss("y", COLUMNS)
+    with pytest.raises(fe.EvalError, match="rows are missing"):
+        gap.eval.summary(metric)
+    found, kept = one(gap, metric, missing="drop"), one(gap.drop_nulls(), metric)
+    assert_allclose(found["estimate"], kept["estimate"], rtol=1e-13)
+    assert found["missing"] == gap.height - gap.drop_nulls().height
+
+
+def test_hundreds_of_classes():
+    """Their expressions do not nest as deep as there are classes."""
+    rng = np.random.default_rng(2)
+    p = rng.dirichlet(np.ones(400), 30)
+    y = rng.integers(0, 400, 30)
+    frame = pl.DataFrame({"y": y, **{f"p{k}": p[:, k] for k in range(400)}})
+    columns = {k: f"p{k}" for k in range(400)}
+    found = frame.eval.summary(fe.log_loss("y", columns), fe.brier_multiclass("y", columns))
+    assert_allclose(found["estimate"][0], -np.log(p[np.arange(30), y]).mean(), rtol=1e-12)
+    squared = (p**2).sum(1) - 2 * p[np.arange(30), y] + 1
+    assert_allclose(found["estimate"][1], squared.mean(), rtol=1e-12)

@@ -30,6 +30,8 @@ def functions(pandas: pd.DataFrame, eager: pl.DataFrame, lazy: pl.LazyFrame) -> 
     assert_type(fe.summary(pandas, fe.rate("ok")), pd.DataFrame)
     assert_type(fe.summary(eager, fe.rate("ok")), pl.DataFrame)
     assert_type(fe.compare(lazy, fe.rate("ok"), system="m", example="i"), pl.DataFrame)
+    assert_type(fe.plan(pandas, fe.rate("ok"), system="m", example="i"), pd.DataFrame)
+    assert_type(fe.plan(n=500, discordance=0.2), pl.DataFrame)
 
 
 def refusals(pandas: pd.DataFrame) -> None:
