@@ -127,11 +127,13 @@ class Entries:
     """The rows behind ordered cells, where not all rows of a cell are alike.
 
     ``plain`` are the contributions of a row to each sum but ``n``, without its weight. Without
-    ``cell`` every row is a cell of its own.
+    ``cell`` every row is a cell of its own. ``unit`` is the position of a row's unit among
+    ``units``, the groups and codes of them all in order.
     """
 
     cell: Ints | None
     unit: Ints | None
+    units: tuple[Ints, Ints] | None
     weight: Floats | None
     plain: tuple[Floats, ...]
 
@@ -174,11 +176,15 @@ class Ranked:
                 if p.entries is not None
             ]
             moved = [cell + by for cell, by in zip(whole, shift, strict=False)]
-            unit = [e.unit for e in found if e.unit is not None]
+            units = [e.units for e in found if e.units is not None]
+            before = np.cumsum([0, *(len(code) for _, code in units)])
+            places = [e.unit for e in found if e.unit is not None]
+            unit = [place + by for place, by in zip(places, before, strict=False)]
             weight = [e.weight for e in found if e.weight is not None]
             entries = Entries(
                 join(moved),
                 join(unit) if unit else None,
+                (join([g for g, _ in units]), join([u for _, u in units])) if units else None,
                 join(weight) if weight else None,
                 tuple(map(join, zip(*(e.plain for e in found), strict=True))),
             )
@@ -192,6 +198,20 @@ class Ranked:
             np.sum([part.missing for part in parts], axis=0),
             entries,
         )
+
+
+def numbered(key: Ints) -> tuple[Ints, Ints]:
+    """The distinct values in order, and where among them each value is."""
+    size = int(key.max(initial=0)) + 1
+    if size > 4 * len(key) + 1000:
+        found, place = np.unique(key, return_inverse=True)
+        return found, place
+    # Marking the keys that occur spares the sort where most of them do.
+    there = np.zeros(size, bool)
+    there[key] = True
+    if there.all():
+        return np.arange(size), key
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
 
 
 def span(index: Ints) -> Any:

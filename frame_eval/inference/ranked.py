@@ -162,47 +162,59 @@ def _by_unit(
     metric: Metric, table: Ranked, entries: Entries, slopes: list[dict[str, Floats]], groups: int
 ) -> tuple[Ints, Ints, tuple[Sample, ...]]:
     """The groups and codes of the units, and the rows added up by them."""
-    cells = np.diff(table.edges)
-    group = _group_of(table, entries)
     code, unit, place = _units(table, entries)
-
-    def spread(by_cell: Any) -> Any:
-        return by_cell if entries.cell is None else by_cell[entries.cell]
+    # Where the rows of each group end: those of a cell are counted in it.
+    ends = np.concatenate([[0], np.cumsum(table.rows, dtype=np.int64)])[table.edges]
 
     def by_unit(values: Floats) -> Floats:
         return values if place is None else scattered(place, values, len(code))
 
     plain = dict(zip(table.names[1:], entries.plain, strict=True))
-    weight: Any = 1.0 if entries.weight is None else entries.weight
-    one = np.ones(len(group))
+    one = np.broadcast_to(1.0, ends[-1])
     samples = []
     for denominator, members in _members(metric, table.names).items():
-        rows = np.zeros(len(group))
-        for name in members:
-            if any(name in slope for slope in slopes):
-                none = np.zeros(1)
-                found = [
-                    np.broadcast_to(s.get(name, none), n)
-                    for s, n in zip(slopes, cells, strict=True)
-                ]
-                by_cell = found[0] if len(found) == 1 else np.concatenate(found)
-                rows = rows + spread(by_cell) * plain.get(name, 1.0)
-        rows = np.broadcast_to(rows * weight, len(group))
+        rows = _rows(members, slopes, np.diff(table.edges), entries, plain, one)
         of = plain.get(denominator, one)
-        influence, share = by_unit(rows), by_unit(of * weight)
+        influence, squares = by_unit(rows), np.zeros(groups)
+        share = by_unit(of if entries.weight is None else of * entries.weight)
         alike = metric.counts and entries.weight is None
         count = share if alike else by_unit(of if metric.counts else one)
-        total = scattered(code, share, groups)[code]
-        share = np.where(count > 0, share / total, 0.0)
-        squares = np.square(influence)
+        share = np.where(count > 0, share / added(code, share, groups)[code], 0.0)
         if place is None:
-            samples.append(Sample(influence, squares, share, one, count, np.zeros(groups)))
+            samples.append(Sample(influence, np.square(influence), share, one, count, squares))
             continue
-        between = np.where(count > 0, squares / count, 0.0)
-        within = scattered(group, np.square(rows), groups) - added(code, between, groups)
+        for group, start, end in zip(table.groups, ends, ends[1:], strict=False):
+            squares[group] = _dot(rows[start:end], rows[start:end])
+        square = np.square(influence)
+        within = squares - added(code, np.where(count > 0, square / count, 0.0), groups)
         there = (count > 0).astype(float)
-        samples.append(Sample(influence, squares, share, count, there, np.maximum(within, 0.0)))
+        samples.append(Sample(influence, square, share, count, there, np.maximum(within, 0.0)))
     return code, unit, tuple(samples)
+
+
+def _rows(
+    members: list[str],
+    slopes: list[dict[str, Floats]],
+    cells: Ints,
+    entries: Entries,
+    plain: dict[str, Floats],
+    one: Floats,
+) -> Floats:
+    """What every row contributes to the influence of its unit, by some of the sums."""
+    total: Floats = np.zeros(0)
+    for name in members:
+        if any(name in slope for slope in slopes):
+            none = np.zeros(1)
+            found = [
+                np.broadcast_to(slope.get(name, none), size)
+                for slope, size in zip(slopes, cells, strict=True)
+            ]
+            by_cell = found[0] if len(found) == 1 else np.concatenate(found)
+            values = by_cell if entries.cell is None else by_cell[entries.cell]
+            values = values * plain[name] if name in plain else values
+            total = values if not len(total) else total + values
+    total = total if len(total) else np.zeros(len(one))
+    return total if entries.weight is None else total * entries.weight
 
 
 def _group_of(table: Ranked, entries: Entries) -> Ints:
@@ -213,21 +225,7 @@ def _group_of(table: Ranked, entries: Entries) -> Ints:
 
 def _units(table: Ranked, entries: Entries) -> tuple[Ints, Ints, Ints | None]:
     """Group and code of every unit of a group, and the unit of every row (None: itself)."""
-    group = _group_of(table, entries)
-    if entries.unit is None:
+    if entries.units is None:
+        group = _group_of(table, entries)
         return group, np.zeros(len(group), np.int64), None
-    size = int(entries.unit.max(initial=0)) + 1
-    key, place = numbered(group * size + entries.unit)
-    return key // size, key % size, place
-
-
-def numbered(key: Ints) -> tuple[Ints, Ints]:
-    """The distinct values in order, and where among them each value is."""
-    span = int(key.max(initial=0)) + 1
-    if span > 4 * len(key) + 1000:
-        found, place = np.unique(key, return_inverse=True)
-        return found, place
-    # Marking the keys that occur spares the sort where most of them do.
-    there = np.zeros(span, bool)
-    there[key] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
+    return *entries.units, entries.unit

@@ -727,3 +727,90 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
         **ROUGH,
         undefined=NO_POSITIVES,
     )
+
+
+def _rates(c: Any) -> Any:
+    return {"pos": c.y, "tp": c.y * c.p, "neg": 1 - c.y, "fp": (1 - c.y) * c.p}
+
+
+def _precision_at(prevalence: float, s: Any) -> Any:
+    hits, alarms = prevalence * s.tp / s.pos, (1 - prevalence) * s.fp / s.neg
+    return hits / (hits + alarms)
+
+
+def _precision_at_gradient(prevalence: float, s: Any) -> Any:
+    hits, alarms = prevalence * s.tp / s.pos, (1 - prevalence) * s.fp / s.neg
+    of_hits, of_alarms = alarms / (hits + alarms) ** 2, -hits / (hits + alarms) ** 2
+    return {
+        "tp": of_hits * prevalence / s.pos,
+        "pos": -of_hits * hits / s.pos,
+        "fp": of_alarms * (1 - prevalence) / s.neg,
+        "neg": -of_alarms * alarms / s.neg,
+    }
+
+
+def _without_positives(s: Any) -> Any:
+    return s.pos == 0
+
+
+def _without_negatives(s: Any) -> Any:
+    return s.neg == 0
+
+
+def _without_flagged(s: Any) -> Any:
+    return s.tp + s.fp == 0
+
+
+def precision_at_prevalence(
+    target: Source, pred: Source, prevalence: float, *, positive: Any = None
+) -> Metric:
+    """The precision in a population where another share is positive.
+
+    pi TPR / (pi TPR + (1 - pi) FPR): both rates are taken over, which holds where the classes
+    themselves look alike in both populations.
+
+    Parameters
+    ----------
+    target, pred
+        Columns of labels and predictions: boolean, 0/1, or any with ``positive``; a prediction may
+        be a condition such as ``fe.col("score") >= 0.6``.
+    prevalence
+        The share of positives in that population, between 0 and 1.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``precision(prevalence=0.001)``, between 0 and 1. Errors are linearised, the
+        interval is made on the logit scale. Null with one class only or without predicted
+        positives.
+
+    Raises
+    ------
+    EvalError
+        When ``prevalence`` is not between 0 and 1; in a verb, for labels other than 0 and 1
+        without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 1, 0, 0, 0, 0], "p": [1, 0, 1, 0, 0, 0]})
+    >>> df.eval.summary(fe.precision_at_prevalence("y", "p", 0.01))["estimate"].item()
+    0.0198019801980198
+    """
+    _check_share("prevalence", prevalence)
+    return Metric(
+        f"precision(prevalence={prevalence:g})",
+        {"y": label(target, positive), "p": label(pred, positive)},
+        _rates,
+        partial(_precision_at, prevalence),
+        gradient=partial(_precision_at_gradient, prevalence),
+        better="higher",
+        bounds=(0, 1),
+        undefined={
+            "no positives": _without_positives,
+            "no negatives": _without_negatives,
+            "no predicted positives": _without_flagged,
+        },
+    )

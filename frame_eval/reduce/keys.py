@@ -16,7 +16,6 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"
 
 _BLOCK = 1 << 15  # numbers that are worked on at once stay in the cache
-_FEW = 1 << 16  # upper words that are counted instead of sorted
 _MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
 
 
@@ -94,32 +93,37 @@ class Packed:
 
     def __init__(self, length: int, fields: Sequence[tuple[Field, int]]) -> None:
         self.widths = [width for _, width in fields]
+        total, last = sum(self.widths), self.widths[-1]
+        # The upper word is the last field alone, where the others fill the lower one.
+        self.base = min(total - last, 64) if total > 64 else 64
+        small = total - self.base <= 16
         low = np.zeros(length, np.uint64)
-        high = np.zeros(length, np.uint64) if sum(self.widths) > 64 else None
+        high: Any = np.zeros(length, np.uint16 if small else np.uint64) if total > 64 else None
         for part in blocks(length):
             offset = 0
             for values, width in fields:
                 value = values(part)
-                if high is not None and offset + width > 64:
-                    high[part] |= _shifted(value, offset - 64)
-                if offset < 64 and width:
+                if high is not None and offset + width > self.base:
+                    upper = _shifted(value, offset - self.base)
+                    high[part] |= upper.astype(high.dtype)
+                if offset < self.base and width:
                     low[part] |= value << np.uint64(offset)
                 offset += width
         self.low, self.high = _sorted(low, high)
 
-    def field(self, position: int, part: slice = slice(None)) -> Words:
+    def field(self, position: int) -> Words:
         """One of the fields, in the order of all of them."""
         width, offset = self.widths[position], sum(self.widths[:position])
-        low, high = self.low[part], None if self.high is None else self.high[part]
-        if not width:
-            return np.zeros_like(low)
-        if high is not None and offset >= 64:
-            found = _shifted(high, 64 - offset)
-        else:
-            found = _shifted(low, -offset)
-            if high is not None and offset + width > 64:
-                found |= _shifted(high, 64 - offset)
-        return found & np.uint64((1 << width) - 1)
+        found = np.zeros_like(self.low)
+        if width:
+            mask = np.uint64((1 << width) - 1)
+            for part in blocks(len(found)):
+                if offset < self.base:
+                    found[part] = _shifted(self.low[part], -offset)
+                if self.high is not None and offset + width > self.base:
+                    found[part] |= _shifted(self.high[part].astype(np.uint64), self.base - offset)
+                found[part] &= mask
+        return found
 
     def changes(self, fields: int) -> npt.NDArray[np.bool_]:
         """Where a row differs from the one before in any but the first fields."""
@@ -139,20 +143,18 @@ def _shifted(value: Words, by: int) -> Words:
     return shift
 
 
-def _sorted(low: Words, high: Words | None) -> tuple[Words, Words | None]:
+def _sorted(low: Words, high: Any) -> tuple[Words, Any]:
     if high is None:
         low.sort()
         return low, None
-    most = int(high.max(initial=0))
-    if most < _FEW:
+    if high.dtype == np.uint16:
         # A stable sort of 16 bits is a counting sort; the rest is sorted where it is.
-        narrow = high.astype(np.uint16)
-        low = low[np.argsort(narrow, kind="stable")]
-        counts = np.bincount(narrow, minlength=most + 1)
+        low = low[np.argsort(high, kind="stable")]
+        counts = np.bincount(high)
         ends = np.cumsum(counts)
         for start, end in zip(ends - counts, ends, strict=True):
             low[start:end].sort()
-        return low, np.repeat(np.arange(most + 1, dtype=np.uint64), counts)
+        return low, np.repeat(np.arange(len(counts), dtype=np.uint16), counts)
     whole = pl.col("high").cast(pl.UInt128) * 2**64 + pl.col("low")
     frame = pl.DataFrame({"low": low, "high": high}).lazy().select(whole.alias("key"))
     key = frame.collect(engine="streaming")["key"].sort()

@@ -19,7 +19,7 @@ from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Entries, Floats, Ints, Ranked
+from frame_eval.table import Entries, Floats, Ints, Ranked, numbered
 
 _ZERO_ONE = {"flag", "label", "equal"}
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key
@@ -122,6 +122,28 @@ class Scored:
         return self.orders[key]
 
 
+class Units:
+    """The units of every group, numbered within it: few bits where they are nested.
+
+    ``group`` and ``unit`` are those of each in order, ``number`` is that of each row in its group,
+    and ``most`` how many units a group has at most.
+    """
+
+    def __init__(self, unit: Ints, place: Ints | None, counts: Ints) -> None:
+        size = int(unit.max(initial=0)) + 1
+        key, at = numbered(unit if place is None else place * size + unit)
+        self.group, self.unit = key // size, key % size
+        self.first = np.searchsorted(self.group, np.arange(len(counts)))
+        self.number = at if place is None else at - self.first[place]
+        self.most = int(self.number.max(initial=0)) + 1
+
+    def place(self, number: Ints, counts: Ints) -> Ints:
+        """Where among all units those of sorted rows are."""
+        if len(counts) > 1:
+            number += np.repeat(self.first, counts)
+        return number
+
+
 class Order:
     """The rows of the groups that have a code, sorted by group and score."""
 
@@ -133,24 +155,28 @@ class Order:
         values = scored.rows[scored.score].to_numpy()[chosen]
         self.scored, self.chosen, self.length = scored, chosen, len(values)
         self.score = Score.of(values)
+        self.groups, self.counts = np.maximum(code, 0), np.array([self.length])
+        place = None
+        if not alone:
+            self.groups, local = np.unique(self.groups, return_inverse=True)
+            place = scored.group[chosen]
+            if len(self.groups) < len(code) or (local[1:] < local[:-1]).any():
+                place = local[place]
+            self.counts = np.bincount(place, minlength=len(self.groups))
+        self.units = None if scored.unit is None else Units(scored.unit[chosen], place, self.counts)
         fields = [position(self.length)] if scored.bits is None else self._bits(scored.bits)
         self.above = len(fields)
         fields.append((self.score, self.score.width))
-        self.groups, self.counts = np.maximum(code, 0), np.array([self.length])
-        if not alone:
-            self.groups, local = np.unique(self.groups, return_inverse=True)
-            place = local[scored.group[chosen]]
-            self.counts = np.bincount(place, minlength=len(self.groups))
+        if place is not None:
             fields.append(whole(place, len(self.groups)))
         self.missing = code[inside], scored.missing[inside]
         self.packed = Packed(self.length, fields)
 
     def _bits(self, names: Sequence[str]) -> list[tuple[Field, int]]:
         """The inputs of 0 and 1, and the unit if there is one."""
-        unit = self.scored.unit
         fields = [whole(self.scored.rows[name].to_numpy()[self.chosen], 2) for name in names]
-        if unit is not None:
-            fields.append(whole(unit[self.chosen], int(unit.max(initial=0)) + 1))
+        if self.units is not None:
+            fields.append(whole(self.units.number, self.units.most))
         return fields
 
     @cached_property
@@ -175,12 +201,12 @@ class Order:
 
     @cached_property
     def unit(self) -> Ints | None:
-        """The unit of every row."""
-        scored = self.scored
-        if scored.unit is None:
+        """Where among the units of all groups that of every row is."""
+        if self.units is None:
             return None
-        found: Ints = self.packed.field(len(scored.bits or ())).view(np.int64)
-        return scored.unit[self.chosen][found] if scored.bits is None else found
+        bits = self.scored.bits
+        number = self.units.number[self.position] if bits is None else self.packed.field(len(bits))
+        return self.units.place(number.astype(np.int64), self.counts)
 
     @cached_property
     def weight(self) -> Floats | None:
@@ -210,7 +236,10 @@ class Order:
             ends = np.searchsorted(self.starts, ends)
         entries = None
         if self.weight is not None or self.unit is not None or not metric.counts:
-            entries = Entries(self.cell, self.unit, self.weight, tuple(plain.values()))
+            units = None
+            if self.units is not None:
+                units = self.groups[self.units.group], self.units.unit
+            entries = Entries(self.cell, self.unit, units, self.weight, tuple(plain.values()))
         missing = np.bincount(*self.missing, minlength=count).astype(float)
         there = self.counts > 0
         return Ranked(

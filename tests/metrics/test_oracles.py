@@ -258,6 +258,14 @@ def _restated(y, s, sample_weight, prevalence=0.01):
     )
 
 
+def _precision_elsewhere(t, prevalence=0.02):
+    y, p = _ones(t)
+    if not y.any() or y.all():
+        return None
+    shares = t.w / np.where(y, t.w[y].sum() / prevalence, t.w[~y].sum() / (1 - prevalence))
+    return sk.precision_score(y, p, sample_weight=shares, zero_division=NAN)
+
+
 def _capacity(k, of):
     """Every order of the tied rows is as likely: the rows above the cut, and the mean of ties."""
 
@@ -544,6 +552,10 @@ CATALOGUE = {
     "partial_auc as an area": Case(
         lambda kind: fe.partial_auc("y", "s", 0.3, standardized=False, positive=_of(kind)),
         _ranking(_partial_area),
+    ),
+    "precision_at_prevalence": Case(
+        lambda kind: fe.precision_at_prevalence("y", "p", 0.02, positive=_of(kind)),
+        _precision_elsewhere,
     ),
     "ks": Case(lambda kind: fe.ks("y", "s", positive=_of(kind)), _ranking(_kolmogorov)),
     "precision_at_recall": Case(

@@ -38,6 +38,15 @@ def test_gradients_are_those_of_small_steps(metric, seed):
     assert_allclose(found["neg"][neg > 0], steps[neg > 0, 2], rtol=1e-6, atol=1e-8)
 
 
+def test_the_gradient_of_a_restated_precision():
+    metric = fe.precision_at_prevalence("y", "p", 0.07)
+    names = ("n", "pos", "tp", "neg", "fp")
+    values = dict(zip(names, np.array([[30.0], [12.0], [7.0], [18.0], [4.0]]), strict=True))
+    steps = central_differences(metric.finish, names, Sums(values), ())
+    found = metric.gradient(Sums(values))
+    assert_allclose([found[name][0] for name in names[1:]], steps[0, 1:], rtol=1e-8)
+
+
 HARD = {
     "huge and tiny": 10.0 ** RNG.integers(-300, 300, 200) * RNG.choice([-1, 1], 200),
     "subnormal": RNG.integers(-5, 5, 200) * np.finfo(float).smallest_subnormal,
