@@ -316,8 +316,13 @@ def filtered(native: Any, condition: Source) -> Any:
     column = condition if isinstance(condition, str) else named[id(condition)]
     if scanned.schema[column] != nw.Boolean:
         raise ColumnError(f"the condition is {scanned.schema[column]}, not boolean")
-    kept = scanned.frame.filter(nw.col(column).fill_null(False))
-    return nw.to_native(kept.drop(list(named.values())))
+    rows = scanned.frame
+    # By the condition itself, not the column made of it: engines then filter while they read.
+    if isinstance(condition, pl.Expr):
+        rows = nw.from_native(nw.to_native(rows).filter(condition))
+    else:
+        rows = rows.filter(nw.col(condition) if isinstance(condition, str) else condition)
+    return nw.to_native(rows.drop(list(named.values())))
 
 
 def distinct(native: Any, columns: Sequence[str]) -> pl.DataFrame:
