@@ -409,6 +409,23 @@ def test_only_the_needed_columns_are_read(tmp_path) -> None:
     assert_same(frame.eval.summary(fe.rate("label"), by="lang", cluster="doc"), result)
 
 
+def test_dask_reads_the_needed_columns_of_its_partitions_and_its_index() -> None:
+    pytest.importorskip("dask.dataframe")
+    import dask
+
+    frame = TABLE.select("lang", "label", "tokens").to_pandas(use_pyarrow_extension_array=True)
+    frame = frame.assign(odd=[Decimal(1), "a"] * (ROWS // 2)).set_index("lang")
+    with dask.config.set({"dataframe.convert-string": False}):
+        evaluation = fe.of(dask.dataframe.from_pandas(frame, npartitions=12, sort=False))
+    by_index = {"by": "lang", "overall": True}
+    expected = TABLE.eval.summary(fe.rate("label"), **by_index)
+    assert_same(evaluation.summary(fe.rate("label"), **by_index), expected)
+    native = fe.mean(pl.col("tokens") / 2)
+    assert_same(evaluation.summary(native), TABLE.eval.summary(native))
+    with pytest.raises(fe.ColumnError, match="'odd' holds Python objects; cast it to one type"):
+        evaluation.summary(fe.rate("label"), by="odd")
+
+
 WHERE = {"narwhals": fe.col("tokens") > 400, "polars": pl.col("tokens") > 400}
 
 
