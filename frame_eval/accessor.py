@@ -57,12 +57,13 @@ class Evaluation(Bound[R]):
         trial: Columns | None = None,
         cluster: Columns | None = None,
         weight: Source | None = None,
+        strata: Columns | None = None,
     ) -> Evaluation[R]:
         """The same frame with roles bound, as defaults of every verb.
 
         Parameters
         ----------
-        system, example, trial, cluster, weight
+        system, example, trial, cluster, weight, strata
             Column names, as in :func:`summary`. Roles bound before stay, where not named again.
 
         Returns
@@ -83,6 +84,7 @@ class Evaluation(Bound[R]):
             "trial": trial,
             "cluster": cluster,
             "weight": weight,
+            "strata": strata,
         }
         bound = {name: value for name, value in given.items() if value is not None}
         return Evaluation(self._frame, with_roles(self, bound))

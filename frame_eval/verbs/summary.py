@@ -54,6 +54,7 @@ def summary(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     interval: Interval = "auto",
     level: float = 0.95,
@@ -86,6 +87,9 @@ def summary(
         default the example if given, else the row.
     weight
         A column of probability weights: scale-free, ``n`` stays the number of rows.
+    strata
+        The column(s) within which clusters (or examples, or rows) were sampled, so many from each:
+        errors are taken within strata (Cochran 1977), and the bootstrap draws within them.
     overall
         Whether to add the whole frame as slice ``"overall"`` (in columns ``slice`` and ``value``).
     interval
@@ -146,7 +150,7 @@ def summary(
     for metric in check_metrics(metrics):
         choose(metric, interval)
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     drawn = interval in bootstrap.KINDS
     if simultaneous and (drawn or interval is None):
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
