@@ -5,7 +5,7 @@ respect clusters.
 """
 
 from frame_eval.accessor import Evaluation, of, register
-from frame_eval.columns import col, cube, each, where
+from frame_eval.columns import col, crossed, cube, each, where
 from frame_eval.errors import ColumnError, EvalError, GuardFailed
 from frame_eval.metrics.calibration import (
     brier_reliability,
@@ -103,6 +103,7 @@ __all__ = [
     "col",
     "compare",
     "confusion",
+    "crossed",
     "cube",
     "curve",
     "each",

@@ -374,6 +374,49 @@ def names(columns: Columns | None) -> list[str]:
     return listed
 
 
+@dataclass(frozen=True)
+class Crossed:
+    """Two ways in which rows are clustered at once, neither within the other."""
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+
+def crossed(first: Columns, second: Columns) -> Crossed:
+    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary`.
+
+    Rows depend on each other that share the first or the second: the variance is that clustered by
+    the first, plus by the second, minus by both together (Cameron, Gelbach and Miller 2011).
+
+    Parameters
+    ----------
+    first, second
+        The column(s) of each way.
+
+    Returns
+    -------
+    Crossed
+        For ``cluster=``.
+
+    Raises
+    ------
+    EvalError
+        When both name the same columns, or none.
+
+    Examples
+    --------
+    >>> import frame_eval as fe
+    >>> fe.crossed("item", "rater").second
+    ('rater',)
+    """
+    one, other = tuple(names(first)), tuple(names(second))
+    if not one or not other or set(one) == set(other):
+        raise EvalError(
+            f"crossed clusters are two different sets of columns, not {one} and {other}"
+        )
+    return Crossed(one, other)
+
+
 def unwrapped(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Rows of ids: the values themselves of a single column, tuples of several.
 

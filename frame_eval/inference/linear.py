@@ -38,7 +38,8 @@ class Linear:
     ``share`` is the hits over trials of a proportion (NaN otherwise), ``group`` and ``unit`` the
     codes of the rows of the samples. With ``singles`` a row of the samples stands for rows that are
     each a unit of their own. ``source`` is the table that all of it comes from, if there was one; a
-    group is one of ``systems`` systems in a slice. ``strata`` are those of the rows of the samples.
+    group is one of ``systems`` systems in a slice. ``strata`` are those of the rows of the samples;
+    ``crossed`` is the same clustered one way, another, and both together.
     """
 
     estimate: Floats
@@ -56,6 +57,7 @@ class Linear:
     source: Table | None
     systems: int
     strata: Ints | None = None
+    crossed: tuple[Linear, Linear, Linear] | None = None
 
     @property
     def table(self) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ def cr2(found: Linear) -> Variance:
     Kolesar 2016). With two samples (AUC: positives and negatives) the leverage is per sample and
     the degrees of freedom are Welch's. NaN where a group has fewer than two units.
     """
+    if found.crossed is not None:
+        return _two_way(cr2, *found.crossed)
     if found.strata is not None:
         return stratified(found)
     groups = len(found.estimate)
@@ -92,6 +95,8 @@ def intraclass(sample: Sample, group: Ints, groups: int) -> Floats:
 
 def cr1(found: Linear) -> Variance:
     """The cluster-robust variance with the factor C / (C - 1), on C - 1 degrees of freedom."""
+    if found.crossed is not None:
+        return _two_way(cr1, *found.crossed)
     if found.strata is not None:
         return stratified(found)
     units = found.clusters
@@ -102,12 +107,26 @@ def cr1(found: Linear) -> Variance:
 
 def cr0(found: Linear) -> Variance:
     """The cluster-robust variance without a factor, on C - 1 degrees of freedom."""
+    if found.crossed is not None:
+        return _two_way(cr0, *found.crossed)
     if found.strata is not None:
         raise EvalError("with strata use 'auto', 'cr2' or 'cr1': 'cr0' has no factor to count them")
     usable = found.clusters > 1
     return Variance(
         np.where(usable, _sandwich(found), np.nan), np.where(usable, found.clusters - 1, np.nan)
     )
+
+
+def _two_way(
+    function: Callable[[Linear], Variance], first: Linear, second: Linear, both: Linear
+) -> Variance:
+    """The variance of two-way clusters (Cameron, Gelbach and Miller 2011), on the fewer df.
+
+    V_1 + V_2 - V_12, but never under the larger of the first two, which it may be by chance.
+    """
+    one, other, common = (function(found) for found in (first, second, both))
+    value = np.maximum(one.value + other.value - common.value, np.maximum(one.value, other.value))
+    return Variance(value, np.minimum(one.df, other.df))
 
 
 def stratified(found: Linear) -> Variance:

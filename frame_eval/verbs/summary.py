@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Slices, Source, slices
+from frame_eval.columns import By, Columns, Crossed, Slices, Source, slices
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
@@ -52,7 +52,7 @@ def summary(
     system: Columns | None = None,
     example: Columns | None = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     overall: bool = False,
@@ -84,7 +84,7 @@ def summary(
         same, however many trials it has.
     cluster
         The column(s) that identify what was sampled independently, such as documents or users;
-        default the example if given, else the row.
+        default the example if given, else the row. :func:`crossed` for two ways at once.
     weight
         A column of probability weights: scale-free, ``n`` stays the number of rows.
     strata
@@ -150,16 +150,25 @@ def summary(
     for metric in check_metrics(metrics):
         choose(metric, interval)
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight, strata)
+    ways: list[Columns | None]
+    if not isinstance(cluster, Crossed):
+        ways = [cluster]
+    else:
+        ways = [cluster.first, cluster.second, (*cluster.first, *cluster.second)]
+    roles = [Roles.of(system, example, trial, way, weight, strata) for way in ways]
     drawn = interval in bootstrap.KINDS
     if simultaneous and (drawn or interval is None):
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
     if details and drawn:
         raise EvalError(f"details=True goes with analytic intervals, not {interval!r}")
+    if len(roles) > 1 and (drawn or simultaneous or details or strata is not None):
+        raise EvalError("crossed clusters go with analytic intervals, one at a time, no strata")
     moments = details or (interval is not None and not drawn)
-    found = measure(
-        frame, metrics, chosen, roles, missing, moments=moments, alike=drawn, tabled=details
-    )
+    measured = [
+        measure(frame, metrics, chosen, one, missing, moments=moments, alike=drawn, tabled=details)
+        for one in roles
+    ]
+    found = measured[0].crossed(*measured[1:]) if len(roles) > 1 else measured[0]
     draws = check_draws(resamples, seed)
     levels = found.simultaneous(check_level(level), draws) if simultaneous else None
     return found.table(interval, check_level(level), draws=draws, levels=levels, laid_open=details)
@@ -217,6 +226,21 @@ class Measured:
             (self.found.slices, group // systems),
             (self.found.systems, group % systems),
         )
+
+    def crossed(self, second: Measured, both: Measured) -> Measured:
+        """The same, clustered another way as well."""
+        entries = [
+            replace(
+                one,
+                linear=replace(
+                    one.linear,
+                    crossed=(one.linear, other.linear, common.linear),
+                    clusters=np.minimum(one.linear.clusters, other.linear.clusters),
+                ),
+            )
+            for one, other, common in zip(self.metrics, second.metrics, both.metrics, strict=True)
+        ]
+        return replace(self, metrics=tuple(entries))
 
     def simultaneous(self, level: float, draws: Draws) -> dict[int, float]:
         """The level of each metric (by position) at which its intervals hold all at once."""
