@@ -28,6 +28,65 @@ def bare_pairs(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.lazy().group_by("system", "cluster").agg(*sums).collect(engine="streaming")
 
 
+def scipy_bootstrap(values: Any, resamples: int) -> Callable[[], Any]:
+    """The percentile interval of a mean by scipy, in batches that fit into memory."""
+    from scipy import stats
+
+    return lambda: (
+        stats.bootstrap(
+            (values,),
+            np.mean,
+            n_resamples=resamples,
+            method="percentile",
+            batch=max(1, 10**7 // len(values)),
+            rng=0,
+        ).confidence_interval
+    )
+
+
+def resampled_clusters(frame: pl.DataFrame, column: str, resamples: int) -> Callable[[], Any]:
+    """The percentile interval of a paired difference, by drawing prepared sums of clusters."""
+    value = pl.col(column).cast(pl.Float64)
+    sums = (
+        frame.group_by("cluster", "system")
+        .agg(value.sum().alias("total"), pl.len().alias("n"))
+        .pivot("system", index="cluster", values=["total", "n"])
+    )
+    arrays = [
+        sums[f"{of}_{name}"].to_numpy().astype(float) for name in "ba" for of in ("total", "n")
+    ]
+
+    def run() -> Any:
+        rng = np.random.default_rng(0)
+        drawn = np.empty(resamples)
+        for i in range(resamples):
+            chosen = rng.integers(0, len(arrays[0]), len(arrays[0]))
+            b, n_b, a, n_a = (array[chosen].sum() for array in arrays)
+            drawn[i] = b / n_b - a / n_a
+        return np.quantile(drawn, [0.025, 0.975])
+
+    return run
+
+
+def presorted_auc(frame: pl.DataFrame, resamples: int) -> Callable[[], Any]:
+    """The percentile interval of the AUC of distinct scores, sorted once, drawn one by one."""
+    ordered = frame.sort("score")
+    label = ordered["label"].to_numpy().astype(float)
+
+    def run() -> Any:
+        rng = np.random.default_rng(0)
+        drawn = np.empty(resamples)
+        for i in range(resamples):
+            weight = np.bincount(rng.integers(0, len(label), len(label)), minlength=len(label))
+            positive = weight * label
+            negative = weight - positive
+            below = np.cumsum(negative) - negative / 2
+            drawn[i] = positive @ below / (positive.sum() * negative.sum())
+        return np.quantile(drawn, [0.025, 0.975])
+
+    return run
+
+
 def fairlearn_frame(frame: pl.DataFrame) -> Callable[[], Any]:
     """MetricFrame with the four metrics of scikit-learn."""
     from fairlearn.metrics import MetricFrame

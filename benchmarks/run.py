@@ -40,7 +40,7 @@ def row(found: Measured) -> str:
     work = found.work
     target = ""
     if work.most is not None:
-        target = f"{work.most:g}x" if work.relative else _text(work.most)
+        target = f"{work.most:.3g}x" if work.relative else _text(work.most)
     met = {True: "met", False: "**missed**", None: ""}[found.met]
     low, high = (_ratio(x) for x in (found.ratios[0], found.ratios[-1]))
     memory = "" if found.memory is None else " / ".join(f"{x:,.0f}" for x in found.memory)

@@ -20,6 +20,9 @@ from peers import (
     cluster_regressions,
     fairlearn_frame,
     mcnemar_tests,
+    presorted_auc,
+    resampled_clusters,
+    scipy_bootstrap,
     sklearn_auc,
 )
 
@@ -134,6 +137,66 @@ def _auc(slices: bool, clusters: bool, short: bool) -> Sides:
     )
 
 
+def _close(ours: pl.DataFrame, theirs: Any) -> bool:
+    """Limits that differ by no more than the Monte Carlo error of both (a tenth of the width)."""
+    low, high = ours["ci_low"].item(), ours["ci_high"].item()
+    return bool(np.allclose([low, high], list(theirs), atol=0.1 * (high - low)))
+
+
+def _bootstrap_rate(rows: int, short: bool) -> Sides:
+    rows, resamples = (1_000, 200) if short else (rows, 9_999)
+    frame = pl.DataFrame({"correct": np.random.default_rng(3).random(rows) < 0.7})
+    return Sides(
+        lambda: frame.eval.summary(fe.rate("correct"), interval="bootstrap", resamples=resamples),
+        scipy_bootstrap(frame["correct"].to_numpy(), resamples),
+        lambda ours, theirs: short or _close(ours, theirs),
+    )
+
+
+def _bootstrap_pair(distinct: bool, short: bool) -> Sides:
+    frame = two_systems(*((2_000, 200) if short else (1_000_000, 100_000)))
+    resamples, column, metric = 200 if short else 9_999, "correct", fe.rate("correct")
+    if distinct:
+        noise = np.random.default_rng(4).normal(size=frame.height)
+        frame = frame.with_columns(value=pl.Series(noise) + pl.col("correct"))
+        column, metric = "value", fe.mean("value")
+    return Sides(
+        lambda: frame.eval.compare(
+            metric,
+            baseline="a",
+            cluster="cluster",
+            method="bootstrap",
+            resamples=resamples,
+            **PAIRING,
+        ),
+        resampled_clusters(frame, column, resamples),
+        lambda ours, theirs: short or _close(ours, theirs),
+    )
+
+
+def _bootstrap_auc(short: bool) -> Sides:
+    frame = classified(*((2_000, 2, 20) if short else (100_000, 2, 20)))
+    resamples = 200 if short else 1_000
+    return Sides(
+        lambda: frame.eval.summary(
+            fe.roc_auc("label", "score"), interval="bootstrap", resamples=resamples
+        ),
+        presorted_auc(frame, resamples),
+        lambda ours, theirs: short or _close(ours, theirs),
+    )
+
+
+def _bca(short: bool) -> Sides:
+    frame = classified(*((2_000, 2, 20) if short else (1_000_000, 2, 1_000)))
+
+    def with_interval(interval: Any) -> Callable[[], Any]:
+        return lambda: frame.eval.summary(
+            fe.f1("label", "pred"), cluster="cluster", interval=interval
+        )
+
+    return Sides(with_interval("bca"), with_interval("percentile"))
+
+
 def _small(pandas: bool, short: bool) -> Sides:
     del short
     frame = classified(500, 5, 50)
@@ -217,6 +280,51 @@ WORKS = (
         most=1.0,
         relative=False,
         peer_rounds=3,
+    ),
+    *(
+        Work(
+            f"bootstrap {rows}",
+            f"10,000 bootstrap replicates of a rate; {rows:,} rows",
+            "scipy.stats.bootstrap",
+            partial(_bootstrap_rate, rows),
+            most=most,
+            peer_rounds=1,
+        )
+        for rows, most in ((10_000, 1 / 200), (100_000, 1 / 1_000), (1_000_000, 1 / 5_000))
+    ),
+    Work(
+        "bootstrap pair",
+        "10,000 paired replicates of a difference of rates; 2M rows, 100,000 clusters",
+        "numpy drawing prepared cluster sums",
+        partial(_bootstrap_pair, False),
+        most=1 / 80,
+        rounds=3,
+        peer_rounds=1,
+    ),
+    Work(
+        "bootstrap pair, distinct",
+        "the same of means, where no two clusters are alike",
+        "numpy drawing prepared cluster sums",
+        partial(_bootstrap_pair, True),
+        most=1 / 3,
+        rounds=2,
+        peer_rounds=1,
+    ),
+    Work(
+        "bootstrap auc",
+        "1,000 replicates of roc_auc; 100,000 rows",
+        "numpy, scores sorted once, a weighting at a time",
+        _bootstrap_auc,
+        most=1 / 3,
+        rounds=3,
+        peer_rounds=2,
+    ),
+    Work(
+        "bca",
+        "BCa interval of F1; 1M rows, 1,000 clusters, 10,000 replicates",
+        "the percentile interval of ours",
+        _bca,
+        most=3.0,
     ),
     Work(
         "small",

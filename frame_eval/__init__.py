@@ -68,6 +68,7 @@ from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
+from frame_eval.verbs.poststratify import poststratify
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.thresholds import bayes_threshold, best_threshold
@@ -131,6 +132,7 @@ __all__ = [
     "pass_at_k",
     "perplexity",
     "plan",
+    "poststratify",
     "precision",
     "precision_at_k",
     "precision_at_prevalence",

@@ -15,6 +15,7 @@ from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
+from frame_eval.verbs.poststratify import poststratify
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.thresholds import best_threshold
 from frame_eval.verbs.worst import worst
@@ -45,6 +46,7 @@ class Evaluation(Bound[R]):
     guard = guard
     assert_passed = assert_passed
     worst = worst
+    poststratify = poststratify
     plan = plan
 
     def roles(
@@ -55,12 +57,13 @@ class Evaluation(Bound[R]):
         trial: Columns | None = None,
         cluster: Columns | None = None,
         weight: Source | None = None,
+        strata: Columns | None = None,
     ) -> Evaluation[R]:
         """The same frame with roles bound, as defaults of every verb.
 
         Parameters
         ----------
-        system, example, trial, cluster, weight
+        system, example, trial, cluster, weight, strata
             Column names, as in :func:`summary`. Roles bound before stay, where not named again.
 
         Returns
@@ -81,6 +84,7 @@ class Evaluation(Bound[R]):
             "trial": trial,
             "cluster": cluster,
             "weight": weight,
+            "strata": strata,
         }
         bound = {name: value for name, value in given.items() if value is not None}
         return Evaluation(self._frame, with_roles(self, bound))

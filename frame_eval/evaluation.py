@@ -19,7 +19,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 # What may follow the keys in a result.
 AFTER_KEYS = ("class", "metric", "rule", "truth", "curve")
-ROLES = ("system", "example", "trial", "cluster", "weight")
+ROLES = ("system", "example", "trial", "cluster", "weight", "strata")
 
 
 class Bound(Generic[R]):

@@ -22,7 +22,7 @@ class Table:
     ``sums`` and ``plain`` (the same without weights) are rows x names; ``moments`` are the centred
     second moments of the weighted contributions within each row of the table (rows x names x
     names), or None where they follow from the counts. A unit is a cluster, or with ``singles`` a
-    set of rows that are each a unit of their own.
+    set of rows that are each a unit of their own. ``strata`` has the stratum of every unit by code.
     """
 
     names: tuple[str, ...]
@@ -38,6 +38,7 @@ class Table:
     missing: Floats
     singles: bool
     weighted: bool
+    strata: Ints | None = None
 
     @property
     def keys(self) -> tuple[Ints, ...]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+import sys
 from decimal import Decimal
 from typing import Any
 
+import duckdb
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,6 +17,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
+from frame_eval.reduce.engines import collect
 
 RNG = np.random.default_rng(7)
 ROWS = 240
@@ -189,6 +194,21 @@ def test_keys_of_any_type_make_the_same_slices(engine, kind) -> None:
     result = polars_of(fe.of(engine(frame)).summary(fe.rate("ok"), by="key"))
     same = ["estimate", "ci_low", "ci_high", "n", "method"]
     assert_frame_equal(result.select(same), expected.select(same), rel_tol=1e-12)
+    # Dates are time stamps in pandas.
+    keys = result["key"].cast(pl.Date) if kind == "date" else result["key"]
+    assert keys.to_list() == expected["key"].to_list()
+
+
+def test_nan_is_missing_and_outside_of_conditions(engine) -> None:
+    frame = pl.DataFrame(
+        {"x": [0.5, float("nan"), None, 2.0] * 6, "id": [f"e{i}" for i in range(24)]}
+    )
+    by = fe.where(high=fe.col("x") > 0.5, known=fe.col("x") < 99)
+    options = {"by": by, "example": "id", "missing": "drop", "overall": True}
+    expected = frame.eval.summary(fe.mean("x"), **options)
+    assert dict(expected.select("slice", "n").rows()) == {"overall": 12, "high": 6, "known": 12}
+    assert expected.filter(slice="overall")["missing"].item() == 12
+    assert_same(fe.of(engine(frame)).summary(fe.mean("x"), **options), expected)
 
 
 def test_pandas_keys_keep_their_dtype() -> None:
@@ -387,6 +407,69 @@ def test_only_the_needed_columns_are_read(tmp_path) -> None:
     assert_same(result, TABLE.eval.summary(fe.rate("label"), by="lang", cluster="doc"))
     frame = TABLE.to_pandas().assign(poison=[object()] * ROWS)
     assert_same(frame.eval.summary(fe.rate("label"), by="lang", cluster="doc"), result)
+
+
+def test_dask_reads_the_needed_columns_of_its_partitions_and_its_index() -> None:
+    pytest.importorskip("dask.dataframe")
+    import dask
+
+    frame = TABLE.select("lang", "label", "tokens").to_pandas(use_pyarrow_extension_array=True)
+    frame = frame.assign(odd=[Decimal(1), "a"] * (ROWS // 2)).set_index("lang")
+    with dask.config.set({"dataframe.convert-string": False}):
+        evaluation = fe.of(dask.dataframe.from_pandas(frame, npartitions=12, sort=False))
+    by_index = {"by": "lang", "overall": True}
+    expected = TABLE.eval.summary(fe.rate("label"), **by_index)
+    assert_same(evaluation.summary(fe.rate("label"), **by_index), expected)
+    native = fe.mean(pl.col("tokens") / 2)
+    assert_same(evaluation.summary(native), TABLE.eval.summary(native))
+    with pytest.raises(fe.ColumnError, match="'odd' holds Python objects; cast it to one type"):
+        evaluation.summary(fe.rate("label"), by="odd")
+
+
+WHERE = {"narwhals": fe.col("tokens") > 400, "polars": pl.col("tokens") > 400}
+
+
+@pytest.mark.parametrize("kind", WHERE)
+def test_filters_and_columns_reach_the_scan_of_polars(kind, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "rows.parquet"
+    TABLE.write_parquet(path)
+    plans = []
+
+    def explained(frame):
+        plans.append(nw.to_native(frame).explain())
+        return collect(frame)
+
+    monkeypatch.setattr(sys.modules["frame_eval.reduce.query"], "collect", explained)
+    scan = pl.scan_parquet(path).filter(pl.col("domain") == "law")
+    rule = fe.rule(fe.rate("label"), min=0.1, where=WHERE[kind])
+    scan.eval.guard(rule, by="lang")
+    (plan,) = plans
+    assert f"PROJECT 4/{TABLE.width} COLUMNS" in plan
+    (selection,) = [line for line in plan.splitlines() if "SELECTION" in line]
+    assert '"domain"' in selection
+    assert '"tokens"' in selection
+
+
+def test_filters_and_columns_reach_the_scan_of_duckdb(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "rows.parquet"
+    TABLE.write_parquet(path)
+    plans = []
+
+    def explained(frame):
+        plans.append(nw.to_native(frame).explain())
+        return collect(frame)
+
+    monkeypatch.setattr(sys.modules["frame_eval.reduce.query"], "collect", explained)
+    relation = duckdb.connect().read_parquet(str(path)).filter("domain = 'law'")
+    rule = fe.rule(fe.rate("label"), min=0.1, where=fe.col("tokens") > 400)
+    fe.of(relation).guard(rule, by="lang")
+    (plan,) = plans
+    scan = plan[plan.index("Parquet Scan") :]
+    assert {"label", "lang"} <= set(re.findall(r"\w+", scan))
+    assert not {"doc", "latency", "score"} & set(re.findall(r"\w+", scan))
+    filters = scan[scan.index("Filters") :]
+    assert "domain" in filters
+    assert "tokens" in filters
 
 
 def test_large_offsets_keep_their_errors(engine) -> None:

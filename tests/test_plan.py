@@ -360,6 +360,11 @@ def test_auc_and_per_class_metrics():
     found = one(frame, fe.roc_auc("y", "score"), **ROLES)
     error = fe.compare(frame, fe.roc_auc("y", "score"), **ROLES)["std_error"].item()
     assert_allclose(found["std_error"], error, rtol=0.01)
+    for paired in (True, False):
+        options = {**ROLES, "paired": paired, "example": "id" if paired else None}
+        found = one(frame, fe.f1("y", "pred"), **options)
+        error = fe.compare(frame, fe.f1("y", "pred"), **options)["std_error"].item()
+        assert_allclose(found["std_error"], error, rtol=0.01)
     classes = fe.plan(frame, fe.f1("y", "pred", average=None), effect=0.05, **ROLES)
     assert classes["class"].to_list() == [0, 1]
 

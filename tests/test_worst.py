@@ -10,7 +10,6 @@ from scipy import stats
 from statsmodels.stats.proportion import proportions_ztest
 
 import frame_eval as fe
-from frame_eval.inference.selection import rank_limits
 
 
 def rows(seed=0, n=900, slices=6, docs=45, spread=0.0):
@@ -146,15 +145,29 @@ def test_clear_slices_have_one_rank_and_like_ones_all():
     assert set(found["rank_high"]) == {3}
 
 
-def test_ranks_by_hand():
-    low = np.array([[np.nan, -1, -5], [-2, np.nan, -4], [1, 2, np.nan]])
-    high = -low.T
-    best, worst = rank_limits(low, high, sign=1.0)
-    assert best.tolist() == [1, 1, 3]
-    assert worst.tolist() == [2, 2, 3]
-    best, worst = rank_limits(low, high, sign=-1.0)
-    assert best.tolist() == [2, 2, 1]
-    assert worst.tolist() == [3, 3, 1]
+def test_pooled_estimates_lie_between_the_raw_ones_and_their_mean():
+    frame = pl.concat(
+        [
+            rows(n=3000, spread=0.1).select("lang", "ok", "doc"),
+            pl.DataFrame(
+                {"lang": ["tiny"] * 12, "ok": [False] * 9 + [True] * 3, "doc": np.arange(12) % 9}
+            ),
+        ]
+    )
+    for cluster in (None, "doc"):
+        found = frame.eval.worst(fe.rate("ok"), by="lang", cluster=cluster)
+        tiny = found.row(0, named=True)
+        assert tiny["lang"] == "tiny"
+        large = found.filter(pl.col("lang") != "tiny")
+        low, high = large["estimate"].min(), large["estimate"].max()
+        assert low - 0.05 < tiny["pooled"] < high
+        moved = (large["pooled"] - large["estimate"]).abs().max()
+        assert moved < 0.25 * (tiny["pooled"] - tiny["estimate"])
+        assert (found["pooled_low"] < found["pooled"]).all()
+    two = rows().filter(pl.col("lang").is_in(["a", "b"])).eval.worst(fe.rate("ok"), by="lang")
+    assert two["pooled"].null_count() == 2
+    f1 = rows().eval.worst(fe.f1("y", "ok"), by="lang")
+    assert (f1["pooled"] - f1["estimate"]).abs().max() < 0.2
 
 
 def test_relabelling_slices_permutes_rows():

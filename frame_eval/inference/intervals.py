@@ -102,10 +102,26 @@ def intervals(
         variance = SANDWICH.get(method, cr2)(found)
         grouped = clustered & (found.clusters < found.n)
         if method in proportion.INTERVALS:
-            return _proportion(metric, found, method, level, variance, grouped)
-        if method == "order":
-            return _order(metric, found, level, variance)
-        return _linearised(metric, found, method, level, variance, grouped)
+            made = _proportion(metric, found, method, level, variance, grouped)
+        elif method == "order":
+            made = _order(metric, found, level, variance)
+        else:
+            made = _linearised(metric, found, method, level, variance, grouped)
+    return made if found.strata is None else _of_strata(made, variance)
+
+
+def _of_strata(made: Intervals, variance: Variance) -> Intervals:
+    """Named as what they are, and null where a stratum has one unit."""
+    lone = ~np.isfinite(variance.value)
+    said = "a stratum with one unit: no error can be estimated"
+    names = [text and f"stratified, {text}" for text in made.method]
+    return Intervals(
+        np.where(lone, np.nan, made.std_error),
+        np.where(lone, np.nan, made.low),
+        np.where(lone, np.nan, made.high),
+        np.where(lone, "", np.array(names, object)),
+        np.where(lone, said, made.note),
+    )
 
 
 def _bootstrapped(
@@ -113,7 +129,7 @@ def _bootstrapped(
 ) -> Intervals:
     table, groups = found.table, len(found.estimate)
     group = group_codes(table, found.systems)
-    kinds = kinds_of(metric, table, found.totals, group, table.unit, None)
+    kinds = kinds_of(metric, table, found.totals, group, table.unit, table.strata)
     low, high, error = (np.full(groups, np.nan) for _ in range(3))
     texts, notes = _texts(groups, ""), _texts(groups, "")
     for i in np.flatnonzero(np.isfinite(found.estimate)):
@@ -138,7 +154,7 @@ def _proportion(
     grouped: npt.NDArray[np.bool_],
 ) -> Intervals:
     p, n, clusters = found.share, found.n, found.clusters
-    weighted = found.weighted
+    weighted = found.weighted or found.strata is not None
     plain = np.sqrt(p * (1 - p) / n)
     adjusted = (grouped | weighted) & (n > 0)
     effective, star = proportion.effective_size(p, n, variance.value, variance.df, level, clusters)

@@ -38,7 +38,7 @@ class Linear:
     ``share`` is the hits over trials of a proportion (NaN otherwise), ``group`` and ``unit`` the
     codes of the rows of the samples. With ``singles`` a row of the samples stands for rows that are
     each a unit of their own. ``source`` is the table that all of it comes from, if there was one; a
-    group is one of ``systems`` systems in a slice.
+    group is one of ``systems`` systems in a slice. ``strata`` are those of the rows of the samples.
     """
 
     estimate: Floats
@@ -55,6 +55,7 @@ class Linear:
     singles: bool
     source: Table | None
     systems: int
+    strata: Ints | None = None
 
     @property
     def table(self) -> Table:
@@ -153,6 +154,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
         singles=table.singles,
         source=table,
         systems=systems,
+        strata=None if table.strata is None else table.strata[table.unit[starts]],
     )
 
 

@@ -85,6 +85,7 @@ class Resampling:
     level: float
     draws: Draws
     scale: float
+    paired: bool = True
 
     def kinds(self, metric: Metric, found: Linear) -> Kinds:
         """The units of both systems, as what can be drawn."""
@@ -132,6 +133,7 @@ def _system(found: Linear, system: int) -> Linear:
         group=found.group[rows] // 2,
         unit=found.unit[rows],
         samples=samples,
+        strata=None if found.strata is None else found.strata[rows],
     )
 
 
@@ -152,7 +154,8 @@ def paired(
     both, joint = _together(metric, found, cluster_of, scale)
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
-        binary = _is_binary(metric, both) & ~grouped & (scale == 1 and not found.weighted)
+        alike = scale == 1 and not found.weighted and found.strata is None
+        binary = _is_binary(metric, both) & ~grouped & alike
         _check_method(metric, method, grouped, binary)
         kind = method if method in SANDWICH else "cr2"
         variance = SANDWICH[str(kind)](joint)
@@ -162,8 +165,11 @@ def paired(
             counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
             result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
         elif method in RESAMPLING:
-            units = cluster_of[found.table.unit]
-            how = Resampling(units, None, grouped, level, draws, scale)
+            units, of_unit = cluster_of[found.table.unit], found.table.strata
+            strata = None
+            if of_unit is not None:
+                strata = _by_unit(units, of_unit[found.table.unit], int(units.max(initial=0)) + 1)
+            how = Resampling(units, strata, grouped, level, draws, scale)
             by = _by_permutation if method == "permutation" else _by_bootstrap
             result = by(result, metric, found, method, how)
         elif method == "wild":
@@ -173,7 +179,7 @@ def paired(
             result = _by_wilcoxon(result, metric, both, values, grouped, level)
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
-    return _tested(metric, method, result)
+    return _tested(metric, method, _of_strata(joint, result))
 
 
 def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
@@ -184,12 +190,18 @@ def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
 def _together(
     metric: Metric, found: Linear, cluster_of: Ints, scale: float
 ) -> tuple[Pairs, Linear]:
-    a, b = split(_in_units(metric, found))
+    a, b = split(in_units(metric, found))
     both = Pairs(a, b, a.group, cluster_of[a.unit])
     return both, _joint(both, scale)
 
 
-def _in_units(metric: Metric, found: Linear) -> Linear:
+def by_t(joint: Linear, level: float) -> Difference:
+    """The t-test of differences that are linearised already, with CR2 errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _by_t(joint, cr2(joint), "cr2", level, joint.clusters < joint.n)
+
+
+def in_units(metric: Metric, found: Linear) -> Linear:
     """The influences on the metric, where those at hand are on a share that it is a function of."""
     if metric.quantile is not None:
         slope = _per_share(metric.quantile, found)
@@ -266,7 +278,18 @@ def _joint(both: Pairs, scale: float) -> Linear:
         unit=cluster,
         samples=tuple(samples),
         singles=False,
+        strata=None if a.strata is None else _by_unit(place, a.strata, len(group)),
     )
+
+
+def _by_unit(place: Ints, strata: Ints, units: int) -> Ints:
+    """The stratum of every unit; raise where one is in two."""
+    found = np.zeros(units, np.int64)
+    found[place] = strata
+    torn = len(np.unique(place[found[place] != strata]))
+    if torn:
+        raise EvalError(f"{torn} clusters are in more than one stratum; a cluster belongs to one")
+    return found
 
 
 def _clusters(both: Pairs) -> tuple[Ints, Ints, Ints]:
@@ -442,6 +465,16 @@ def _where(use: Any, here: Limits, elsewhere: Limits | None) -> Limits:
     return limits
 
 
+def _of_strata(found: Linear, result: Difference) -> Difference:
+    """The difference, named as that of a stratified sample if it is one."""
+    if found.strata is None:
+        return result
+    lone = np.isfinite(result.value) & ~np.isfinite(result.std_error) & ~np.isfinite(result.low)
+    note = np.where(lone, "a stratum with one unit: no error can be estimated", result.note)
+    names = [text and f"stratified, {text}" for text in result.method]
+    return replace(result, method=np.array(names, object), note=note)
+
+
 def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
     """The difference, without its test where none was asked for or is valid for the metric."""
     if method in RESAMPLING or (method is not None and metric.linear):
@@ -492,13 +525,16 @@ def _by_permutation(
 ) -> Difference:
     """The p-value by exchanging systems within units; or, unpaired, units between systems."""
     kinds = resampling.kinds(metric, found)
-    if resampling.strata is not None and bool(resampling.grouped.any()):
-        _check_nested(found)
+    if not resampling.paired:
+        if found.strata is not None:
+            raise EvalError("method='permutation' deals units to systems, not within strata")
+        if resampling.grouped.any():
+            _check_nested(found)
     p = np.full(len(result.value), np.nan)
     texts = np.full(len(result.value), "", object)
     for i in np.flatnonzero(np.isfinite(result.value)):
         groups = [2 * int(i), 2 * int(i) + 1]
-        if resampling.strata is None:
+        if resampling.paired:
             p[i], exact = paired_permutation(urn(kinds, groups), resampling.draws)
         else:
             drawn = urn(kinds, groups, together=True)
@@ -534,7 +570,12 @@ def _by_wilcoxon(
     if np.isnan(values).all() and len(values):
         raise EvalError(f"method='wilcoxon' needs a value per example, which {metric.name!r} lacks")
     there = np.isfinite(values)
-    found = signed_rank(values[there], both.slice[there], len(result.value), level)
+    # Averages of trials come with rounding, which must not break ties; single values without.
+    averaged = float(max(both.a.samples[0].size.max(initial=0), both.b.samples[0].size.max()) > 1)
+    rounding = averaged * 1e-12 * (np.abs(both.a.estimate) + np.abs(both.b.estimate))
+    found = signed_rank(
+        values[there], both.slice[there], len(result.value), level, np.nan_to_num(rounding)
+    )
     texts = np.where(np.isfinite(found.p_value), "Wilcoxon signed rank, Hodges-Lehmann", "")
     notes = np.where(np.isfinite(found.estimate), "difference is the Hodges-Lehmann estimate", "")
     return replace(
@@ -582,7 +623,7 @@ def unpaired(
     scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on different examples, in every slice."""
-    a, b = split(_in_units(metric, found))
+    a, b = split(in_units(metric, found))
     value = a.estimate - scale * b.estimate
     grouped = (a.clusters < a.n) | (b.clusters < b.n)
     if method in ("exact", "mid-p", "corrected", "wild", "wilcoxon"):
@@ -599,7 +640,8 @@ def unpaired(
         shared = grouped & _shared_clusters(a, b)
         note = "clusters of both systems taken as independent"
         result = replace(result, note=np.where(shared & (result.note == ""), note, result.note))
-        score = np.full(len(value), metric.proportion is not None and not a.weighted)
+        alike = not a.weighted and found.strata is None
+        score = np.full(len(value), metric.proportion is not None and alike)
         score &= ~grouped & (a.n > 0) & (b.n > 0) & (scale == 1)
         if metric.proportion is not None and metric.proportion.map is not None:
             score[:] = False
@@ -612,10 +654,12 @@ def unpaired(
             # Systems that are independent are strata: each keeps the number of its units.
             unit = found.table.unit * 2 + found.table.system
             strata = np.arange(unit.max(initial=0) + 1) % 2
-            how = Resampling(unit, strata, grouped, level, draws, scale)
+            if found.table.strata is not None:
+                strata += 2 * np.repeat(found.table.strata, 2)[: len(strata)]
+            how = Resampling(unit, strata, grouped, level, draws, scale, paired=False)
             by = _by_permutation if method == "permutation" else _by_bootstrap
             result = by(result, metric, found, method, how)
-    return _tested(metric, method, result)
+    return _tested(metric, method, _of_strata(a, result))
 
 
 def _shared_clusters(a: Linear, b: Linear) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from frame_eval.errors import EvalError
 from frame_eval.inference.linear import Linear, Sample, added
-from frame_eval.inference.paired import Pairs, _joint, paired, split
+from frame_eval.inference.paired import in_units, joint, paired, split
 from frame_eval.inference.pairs import welch_df
 from frame_eval.inference.variance import cr2
 from frame_eval.metrics.core import Metric
@@ -48,39 +48,34 @@ def pilot_of_pairs(metric: Metric, found: Linear, cluster_of: Ints) -> Pilot:
     of an example it is part of both. 0/1 pairs of one trial have their discordance for variance.
     """
     _check(metric)
-    a, b = split(found)
-    joint, alone = joint_of(found, cluster_of), joint_of(found, np.arange(len(cluster_of)))
+    a, b = split(in_units(metric, found))
+    together = joint(metric, found, cluster_of)
+    alone = joint(metric, found, np.arange(len(cluster_of)))
     counts = paired(metric, found, cluster_of, None, 0.95)
-    n = joint.n
+    n = together.n
     with np.errstate(divide="ignore", invalid="ignore"):
         (trial_a, times_a), (trial_b, times_b) = _trials(a), _trials(b)
         within, noise = trial_a + trial_b, trial_a / times_a + trial_b / times_b
-        clustered = cr2(joint)
+        clustered = cr2(together)
         between = np.maximum(cr2(alone).value * n - noise, 0)
         single = (times_a == 1) & (times_b == 1) & _is_share(metric) & (not found.weighted)
         discordance = np.where(single, (counts.wins + counts.losses) / n, np.nan)
         trials = np.where((within > 0) & (times_a != times_b), within / noise, times_a)
-    size = np.sum([sample.size for sample in joint.samples], axis=0)
+    size = np.sum([sample.size for sample in together.samples], axis=0)
     return Pilot(
-        estimate=joint.estimate,
+        estimate=together.estimate,
         n=n,
-        clusters=joint.clusters,
+        clusters=together.clusters,
         df=clustered.df,
         between=np.where(np.isfinite(discordance), discordance, between),
         within=within,
         trials=trials,
-        cluster_size=_mean_size(joint.group, size, len(n)),
+        cluster_size=_mean_size(together.group, size, len(n)),
         design_effect=_at_least_1(clustered.value * n - noise, between),
         discordance=discordance,
         rate=_rate(metric, found, (a.estimate + b.estimate) / 2),
         correlation=_correlation(a, b),
     )
-
-
-def joint_of(found: Linear, cluster_of: Ints) -> Linear:
-    """The difference of systems 0 and 1 by cluster."""
-    a, b = split(found)
-    return _joint(Pairs(a, b, a.group, cluster_of[a.unit]), 1.0)
 
 
 def pilot_of_rows(metric: Metric, found: Linear) -> Pilot:
@@ -91,6 +86,7 @@ def pilot_of_rows(metric: Metric, found: Linear) -> Pilot:
     example, which count as rows of a cluster).
     """
     _check(metric)
+    found = in_units(metric, found)
     n, groups = found.n, len(found.estimate)
     size = np.sum([sample.size for sample in found.samples], axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -8,6 +8,7 @@ import numpy as np
 import scipy
 
 from frame_eval.inference.linear import Linear, Sample, linear, scattered
+from frame_eval.inference.pooling import Pooled, pooled, rate_variances
 from frame_eval.inference.resample import Draws
 from frame_eval.inference.simultaneous import Family, influences_by_unit, joint_family
 from frame_eval.inference.variance import Variance, cr2
@@ -183,13 +184,46 @@ def usual_variance(metric: Metric, found: Linear, *, clustered: bool) -> Varianc
     return Variance(value, df)
 
 
+def partially_pooled(metric: Metric, found: Linear, level: float, *, clustered: bool) -> Pooled:
+    """The estimates of all groups drawn towards their mean, the more the less they are sure.
+
+    Shares get variances from the rate of all groups, and are pooled as shares; clusters that have
+    rows in several groups make their estimates depend on each other.
+    """
+    variance = cr2(found).value
+    share = metric.proportion is not None
+    if share:
+        variance = rate_variances(found.share, found.n, variance)
+    covariance = variance
+    if clustered:
+        inflated = _inflated(found)
+        covariance = inflated.T @ inflated
+        np.fill_diagonal(covariance, variance)
+    made = pooled(found.share if share else found.estimate, covariance, level)
+    shown = metric.proportion.map if metric.proportion is not None else None
+    values = [made.estimate, made.low, made.high]
+    if share:
+        values = [np.clip(value, 0, 1) for value in values]
+    if shown is not None:
+        values = [shown(value) for value in values]
+    estimate, low, high = (np.clip(value, *metric.bounds) for value in values)
+    return replace(made, estimate=estimate, low=low, high=high)
+
+
+def _inflated(found: Linear) -> Floats:
+    """The influences of units on groups, as units x groups, inflated by their leverage."""
+    influence, share = influences_by_unit(found, 1 + int(found.unit.max(initial=0)))
+    inflated: Floats = influence / np.sqrt(1 - np.minimum(share, 1 - 1e-9))
+    return inflated
+
+
 def all_differences(
     found: Linear, variance: Variance, draws: Draws, level: float, *, clustered: bool
-) -> tuple[Floats, Floats]:
-    """Simultaneous limits of the differences of all pairs of groups, as groups x groups.
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """All pairs of groups, with simultaneous limits of the first less the second.
 
-    The entry (j, k) is about estimate j less estimate k. With clusters the family is that of signs
-    on the joint influences, else of independent normal groups.
+    With clusters the family is that of signs on the joint influences, else of independent normal
+    groups.
     """
     groups = len(found.estimate)
     first, second = np.triu_indices(groups, 1)
@@ -198,8 +232,7 @@ def all_differences(
         if clustered:
             units = 1 + int(found.unit.max(initial=0))
             influence, share = influences_by_unit(found, units)
-            stretch = np.sqrt(1 / (1 - np.minimum(share, 1 - 1e-9)))
-            inflated = influence * stretch
+            inflated = _inflated(found)
             cross = inflated.T @ inflated
             both = of_first + of_second - 2 * cross[first, second]
             df = _welch(of_first, variance.df[first], of_second, variance.df[second])
@@ -215,10 +248,7 @@ def all_differences(
             np.maximum(both, 0)
         )
     difference = found.estimate[first] - found.estimate[second]
-    low, high = (np.full((groups, groups), np.nan) for _ in range(2))
-    low[first, second], high[first, second] = difference - half, difference + half
-    low[second, first], high[second, first] = -high[first, second], -low[first, second]
-    return low, high
+    return first, second, difference - half, difference + half
 
 
 def _chunks(first: Ints, second: Ints) -> list[tuple[Ints, Ints, Ints]]:
@@ -251,16 +281,3 @@ def _independent_pairs(errors: Floats, draws: Draws) -> Family:
         z = np.abs(noise[:, first] - noise[:, second]) / spread
         largest[start : start + len(noise)] = z.max(axis=1)
     return Family(len(first), np.sort(1 - 2 * scipy.special.ndtr(-largest)))
-
-
-def rank_limits(low: Floats, high: Floats, *, sign: float) -> tuple[Ints, Ints]:
-    """The best and worst rank (1 is worst) that simultaneous differences leave each group.
-
-    A group is certainly below those whose difference from it excludes 0 (Mogstad, Romano, Shaikh
-    and Wilhelm 2024). ``sign`` is 1 where lower values are worse.
-    """
-    if sign < 0:
-        low, high = -high, -low
-    worse_than_me = (low > 0).sum(1)
-    better_than_me = (high < 0).sum(1)
-    return 1 + worse_than_me, len(low) - better_than_me

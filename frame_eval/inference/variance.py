@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frame_eval.inference.linear import Linear, Sample, added
+from frame_eval.errors import EvalError
+from frame_eval.inference.linear import Linear, Sample, added, scattered
 from frame_eval.table import Floats, Ints
 
 
@@ -26,6 +27,8 @@ def cr2(found: Linear) -> Variance:
     Kolesar 2016). With two samples (AUC: positives and negatives) the leverage is per sample and
     the degrees of freedom are Welch's. NaN where a group has fewer than two units.
     """
+    if found.strata is not None:
+        return stratified(found)
     groups = len(found.estimate)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = [_one_sample(sample, found.group, groups) for sample in found.samples]
@@ -89,6 +92,8 @@ def intraclass(sample: Sample, group: Ints, groups: int) -> Floats:
 
 def cr1(found: Linear) -> Variance:
     """The cluster-robust variance with the factor C / (C - 1), on C - 1 degrees of freedom."""
+    if found.strata is not None:
+        return stratified(found)
     units = found.clusters
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(units > 1, units / (units - 1), np.nan)
@@ -97,10 +102,38 @@ def cr1(found: Linear) -> Variance:
 
 def cr0(found: Linear) -> Variance:
     """The cluster-robust variance without a factor, on C - 1 degrees of freedom."""
+    if found.strata is not None:
+        raise EvalError("with strata use 'auto', 'cr2' or 'cr1': 'cr0' has no factor to count them")
     usable = found.clusters > 1
     return Variance(
         np.where(usable, _sandwich(found), np.nan), np.where(usable, found.clusters - 1, np.nan)
     )
+
+
+def stratified(found: Linear) -> Variance:
+    """The variance of units sampled within strata, on C - H degrees of freedom.
+
+    Sum over strata of C_h / (C_h - 1) times the squares of influences around their mean in the
+    stratum (Cochran 1977, section 5.4). NaN where a stratum has one unit.
+    """
+    assert found.strata is not None
+    groups, size = len(found.estimate), int(found.strata.max(initial=0)) + 1
+    key = found.group * size + found.strata
+    influence = np.sum([sample.influence for sample in found.samples], axis=0)
+    count = np.max([sample.count for sample in found.samples], axis=0)
+    squares = influence**2
+    if found.singles:
+        count = np.sum([sample.count for sample in found.samples], axis=0)
+        squares = np.sum([sample.squares for sample in found.samples], axis=0)
+    total, square, units = (
+        scattered(key, values, groups * size).reshape(groups, size)
+        for values in (influence, squares, count)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.where(units > 1, units / (units - 1) * (square - total**2 / units), np.nan)
+    value = np.where(units > 0, np.maximum(spread, 0.0), 0.0).sum(1)
+    df = np.where(units > 0, units - 1, 0.0).sum(1)
+    return Variance(value, np.where(np.isfinite(value), df, np.nan))
 
 
 def _sandwich(found: Linear) -> Floats:

@@ -76,7 +76,7 @@ def reduce(
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        if first.ordered and first.unit is None and not (by_example or tabled):
+        if first.ordered and first.unit is None and not (by_example or tabled or roles.strata):
             found = scored(base, chosen, missing)
         else:
             found = query(base, chosen, missing, moments, by_example, alike)
@@ -93,7 +93,7 @@ def _needed(
         return None
     sources: list[Source] = [*slices.columns, *slices.conditions.values()]
     sources += [s for m in metrics for i in m.made.values() for s in i.sources]
-    sources += [*roles.system, *roles.example, *roles.trial, *roles.cluster]
+    sources += [*roles.system, *roles.example, *roles.trial, *roles.cluster, *roles.strata]
     sources += [] if roles.weight is None else [roles.weight]
     wanted: list[str] = []
     for source in sources:

@@ -92,6 +92,7 @@ def coded(
     else:
         units = together(list(prepared.units.values()))[0]
     members, slice_values, count = _slice_members(prepared, together)
+    strata = together(list(prepared.strata.values()))[0]
     tables: list[Any] = []
     for position, metric in enumerate(metrics):
         at = number[id(queries[position])]
@@ -106,7 +107,8 @@ def coded(
             tables.append(found.ranked(metric, groups, count * systems_there))
             continue
         found = replace(found, frame=frames[at])
-        table = _table(found, found.places[position], metric, prepared, systems[rows], units[rows])
+        codes_of = (systems[rows], units[rows], strata[rows])
+        table = _table(found, found.places[position], metric, prepared, codes_of)
         tables.append(_in_slices(table, of_rows))
     return Reduced(
         slice_values,
@@ -116,6 +118,16 @@ def coded(
         cluster_of,
         ids,
     )
+
+
+def _strata_of(unit: Ints, stratum: Ints) -> Ints:
+    """The stratum of every unit; raise where one is in two."""
+    strata = np.zeros(int(unit.max(initial=0)) + 1, np.int64)
+    strata[unit] = stratum
+    torn = len(np.unique(unit[strata[unit] != stratum]))
+    if torn:
+        raise EvalError(f"{torn} units are in more than one stratum; a unit belongs to one")
+    return strata
 
 
 def _check_repeats(key: Ints, ids: pl.DataFrame) -> None:
@@ -207,9 +219,9 @@ def _as_text(values: pl.Series) -> pl.Series:
 
 
 def _table(
-    found: Query, places: Places, metric: Metric, prepared: Prepared, system: Ints, unit: Ints
+    found: Query, places: Places, metric: Metric, prepared: Prepared, key: tuple[Ints, Ints, Ints]
 ) -> Table:
-    frame = found.frame
+    frame, (system, unit, stratum) = found.frame, key
 
     def floats(columns: Sequence[str]) -> Floats:
         return np.stack([frame[c].cast(pl.Float64).fill_null(0.0).to_numpy() for c in columns], -1)
@@ -227,7 +239,8 @@ def _table(
         sums = sums * weight[:, None]
         moments = None if moments is None else moments * (weight**2)[:, None, None]
     if singles:
-        unit = codes(frame, [*([found.weight] if found.weight else []), *found.values])[0]
+        weights = [found.weight] if found.weight else []
+        unit = codes(frame, [*prepared.strata.values(), *weights, *found.values])[0]
     cell_codes, classes = _cells(found, metric)
     # After a unit step __fe_len counts the rows that were lost on the way.
     missing = total - rows if metric.unit is None else total
@@ -247,6 +260,7 @@ def _table(
         missing,
         singles,
         found.weight is not None,
+        _strata_of(unit, stratum) if prepared.strata else None,
     )
     outside = np.zeros(len(rows), bool)
     for cell in cell_codes:

@@ -275,12 +275,15 @@ def _column(name: str, series: Any) -> pl.Series:
 def _from_dask(native: Any) -> pl.LazyFrame:
     """A lazy frame that computes the partitions when it is collected, of the columns it needs."""
     dask: Any = nw.dependencies.get_dask()
-    objects = [name for name, dtype in native.dtypes.items() if is_object_dtype(dtype)]
-    # What objects are can be seen in the rows alone.
-    seen = native[objects].head(1000, npartitions=-1) if objects else {}
-    levels = [] if native.index.name is None else [(native.index.name, native.index.dtype)]
-    empty = [(name, pd.Series(dtype=dtype)) for name, dtype in (*native.dtypes.items(), *levels)]
-    schema = _from_pandas(pd.DataFrame({**dict(empty), **seen}), None).schema
+    dtypes = dict(native.dtypes)
+    if native.index.name is not None:
+        dtypes[native.index.name] = native.index.dtype
+    schema: dict[str, Any] = {
+        # What objects are is in the rows alone, and may differ by partition.
+        name: pl.Object() if is_object_dtype(dtype) else _column(name, pd.Series(dtype=dtype)).dtype
+        for name, dtype in dtypes.items()
+        if isinstance(name, str)
+    }
 
     def partitions(
         columns: list[str] | None, condition: pl.Expr | None, most: int | None, _: int | None
@@ -292,8 +295,7 @@ def _from_dask(native: Any) -> pl.LazyFrame:
             with said_by(native):
                 computed = dask.compute(*parts[i : i + _AT_ONCE])
             for part in computed:
-                rows = _from_pandas(part, wanted).select(wanted)
-                rows = rows.cast({name: schema[name] for name in wanted})[:left]
+                rows = _from_pandas(part, wanted).select(wanted)[:left]
                 if left is not None:
                     left -= rows.height
                 yield rows if condition is None else rows.filter(condition)
@@ -316,8 +318,13 @@ def filtered(native: Any, condition: Source) -> Any:
     column = condition if isinstance(condition, str) else named[id(condition)]
     if scanned.schema[column] != nw.Boolean:
         raise ColumnError(f"the condition is {scanned.schema[column]}, not boolean")
-    kept = scanned.frame.filter(nw.col(column).fill_null(False))
-    return nw.to_native(kept.drop(list(named.values())))
+    rows = scanned.frame
+    # By the condition itself, not the column made of it: engines then filter while they read.
+    if isinstance(condition, pl.Expr):
+        rows = nw.from_native(nw.to_native(rows).filter(condition))
+    else:
+        rows = rows.filter(nw.col(condition) if isinstance(condition, str) else condition)
+    return nw.to_native(rows.drop(list(named.values())))
 
 
 def distinct(native: Any, columns: Sequence[str]) -> pl.DataFrame:

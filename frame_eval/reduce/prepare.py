@@ -23,6 +23,7 @@ class Roles:
     trial: tuple[str, ...] = ()
     cluster: tuple[str, ...] = ()
     weight: Source | None = None
+    strata: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -32,6 +33,7 @@ class Roles:
         trial: Columns | None,
         cluster: Columns | None,
         weight: Source | None,
+        strata: Columns | None = None,
     ) -> Roles:
         """The roles as the verbs take them."""
         if weight is not None:
@@ -42,6 +44,7 @@ class Roles:
             tuple(names(trial)),
             tuple(names(cluster)),
             weight,
+            tuple(names(strata)),
         )
         if roles.trial and not roles.example:
             raise EvalError("trial= tells the rows of one example apart: say example= too")
@@ -70,6 +73,7 @@ class Prepared:
     inputs: dict[tuple[object, ...], str]
     invalid: dict[str, tuple[Input, list[str], Any]] = field(default_factory=dict)
     dtypes: dict[str, Any] = field(default_factory=dict)
+    strata: dict[str, str] = field(default_factory=dict)
 
     @property
     def groups(self) -> list[str]:
@@ -84,7 +88,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     sources = [source for given in inputs.values() for source in given.sources]
     weights = [] if roles.weight is None else [roles.weight]
     require(scan.schema, slices.columns, "slice key")
-    for role in ("system", "example", "trial", "cluster"):
+    for role in ("system", "example", "trial", "cluster", "strata"):
         require(scan.schema, getattr(roles, role), role)
     require(scan.schema, [s for s in weights if isinstance(s, str)], "weight")
     require(scan.schema, [s for s in sources if isinstance(s, str)], "input")
@@ -108,6 +112,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     prepared.units = key_columns(roles.unit, "u")
     prepared.examples = key_columns(roles.example, "x")
     prepared.trials = key_columns(roles.trial, "t")
+    prepared.strata = key_columns(roles.strata, "h")
     for i, (name, source) in enumerate(conditions.items()):
         column = _resolved(source, named)
         if dtypes[column] != nw.Boolean:

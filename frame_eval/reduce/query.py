@@ -141,7 +141,7 @@ def query(
 
 def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
     """What to group by; and the weight, unless it is one of the keys."""
-    keys = [*prepared.groups, *prepared.units.values()]
+    keys = [*prepared.groups, *prepared.units.values(), *prepared.strata.values()]
     if by_example and prepared.roles.cluster:
         keys += prepared.examples.values()
     if prepared.weight is None:

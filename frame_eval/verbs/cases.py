@@ -16,7 +16,7 @@ from frame_eval.inference.power import Design, ExactPairs, variance_of_rates
 
 
 @dataclass(frozen=True)
-class Tests:
+class Setup:
     """How answers are to be tested: what all of a call have in common."""
 
     level: float
@@ -58,7 +58,7 @@ def numbers(
 
 
 def questions(
-    tests: Tests, effect: Any, n: Any, power: Any, *, pilot: bool
+    setup: Setup, effect: Any, n: Any, power: Any, *, pilot: bool
 ) -> list[dict[str, Any]]:
     """Every combination of what is given of effect, n and power; what is asked for is None."""
     if effect is not None and n is not None and power is not None:
@@ -77,7 +77,7 @@ def questions(
     if n is not None and effect is not None:
         return [{"n": size, "effect": x, "power": None} for size in sizes for x in effects]
     powers = numbers("power", 0.8 if power is None else power, 0, 1, inside=True)
-    alpha = 1 - tests.level
+    alpha = 1 - setup.level
     if min(powers) <= alpha:
         raise EvalError(
             f"power={min(powers)!r} is not over 1 - level = {alpha:.4g}, which a test reaches "
@@ -87,7 +87,7 @@ def questions(
     return [{"n": size, "effect": x, "power": y} for size, x, y in combined]
 
 
-def assumed(design: str, given: Mapping[str, Any], tests: Tests) -> Iterator[Case]:
+def assumed(design: str, given: Mapping[str, Any], setup: Setup) -> Iterator[Case]:
     """The cases of a plan without a pilot, one for each combination of what is assumed."""
     _check_variation(design, given)
     ranges: dict[str, dict[str, Any]] = {
@@ -105,7 +105,7 @@ def assumed(design: str, given: Mapping[str, Any], tests: Tests) -> Iterator[Cas
         for name, limits in ranges.items()
     ]
     for values in product(*lists):
-        yield _assumed_case(design, dict(zip(ranges, values, strict=True)), tests)
+        yield _assumed_case(design, dict(zip(ranges, values, strict=True)), setup)
 
 
 def _check_variation(design: str, given: Mapping[str, Any]) -> None:
@@ -129,7 +129,7 @@ def _check_variation(design: str, given: Mapping[str, Any]) -> None:
             raise EvalError(f"{one}= needs {other}= as well")
 
 
-def _assumed_case(design: str, known: dict[str, Any], tests: Tests) -> Case:
+def _assumed_case(design: str, known: dict[str, Any], setup: Setup) -> Case:
     samples = 2 if design == "unpaired" else 1
     if known["std_dev"] is not None:
         variance = samples * known["std_dev"] ** 2
@@ -153,14 +153,14 @@ def _assumed_case(design: str, known: dict[str, Any], tests: Tests) -> Case:
     )
     if design == "paired" and known["rate"] is not None:
         known = {**known, "discordance": variance}
-    return case_of(design, model, {**known, "cluster_size": size}, tests, None)
+    return case_of(design, model, {**known, "cluster_size": size}, setup, None)
 
 
 def case_of(
     design: str,
     model: Design,
     known: Mapping[str, Any],
-    tests: Tests,
+    setup: Setup,
     simulated: Callable[..., float] | None,
 ) -> Case:
     """The case of a design; simulated by its own test unless said how."""
@@ -170,14 +170,14 @@ def case_of(
         most = discordance
     elif rate is not None:
         most = max(rate, 1 - rate) if design == "one system" else 2 * min(rate, 1 - rate)
-    simulated = simulated or _own_test(design, model, rate, discordance, tests.exact)
+    simulated = simulated or _own_test(design, model, rate, discordance, setup.exact)
     shown = {
         **known,
         "std_dev": float(np.sqrt((model.between + model.within / model.trials) / model.samples)),
         "design_effect": model.design_effect,
         "trials": model.trials,
     }
-    if not tests.exact:
+    if not setup.exact:
         return Case(design, model, shown, most, simulated)
     if design != "paired" or discordance is None or not model.normal:
         raise EvalError(

@@ -80,6 +80,7 @@ def compare(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     paired: bool = True,
     unmatched: Unmatched = "raise",
@@ -108,7 +109,7 @@ def compare(
         The column(s) on which systems are paired; required unless ``paired=False``.
     baseline
         The value of ``system`` that the others are compared with; None compares all pairs.
-    by, trial, cluster, weight, overall, missing
+    by, trial, cluster, weight, strata, overall, missing
         As in :func:`summary`. ``missing="drop"`` drops an example for both systems.
     paired
         False compares systems that answered different examples.
@@ -185,7 +186,7 @@ def compare(
     check_option("method", method, METHODS)
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     drawn = method in differences.RESAMPLING
     for metric in check_metrics(metrics):
         if method in bootstrap.KINDS:

@@ -14,6 +14,7 @@ import polars as pl
 from frame_eval.columns import By, Columns, Slices, Source, slices, unwrapped
 from frame_eval.errors import EvalError, GuardFailed, check_option, did_you_mean, listing
 from frame_eval.evaluation import Bound, verb
+from frame_eval.inference.details import DETAILS
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, filtered, result_frame
 from frame_eval.verbs.compare import Contrasts, Unmatched, contrast, position_of
@@ -381,7 +382,10 @@ def _undecided(row: dict[str, Any], one: Rule) -> str | None:
     return None
 
 
-HIDDEN = ("std_error", "p_value", "p_adjusted", "wins", "losses", "ties", "missing")
+HIDDEN = (
+    *("std_error", "p_value", "p_adjusted", "wins", "losses", "ties", "missing", "mde"),
+    *DETAILS,
+)
 
 
 def _keys(table: pl.DataFrame, others: Sequence[str]) -> list[str]:

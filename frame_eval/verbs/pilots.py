@@ -12,7 +12,8 @@ import polars as pl
 
 from frame_eval.columns import Slices
 from frame_eval.inference import simulate as simulation
-from frame_eval.inference.pilot import Pilot, joint_of, pilot_of_pairs, pilot_of_rows, pilot_of_two
+from frame_eval.inference.paired import joint
+from frame_eval.inference.pilot import Pilot, pilot_of_pairs, pilot_of_rows, pilot_of_two
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.verbs.compare import Unmatched, _names_of, contrast
@@ -59,7 +60,7 @@ def pilots_of_pairs(
             assert found.cluster_of is not None
             pilot = pilot_of_pairs(one.metric, one.linear, found.cluster_of)
             resampled = partial(
-                simulation.power_of_clusters, joint_of(one.linear, found.cluster_of)
+                simulation.power_of_clusters, joint(one.metric, one.linear, found.cluster_of)
             )
         else:
             pilot = pilot_of_two(one.metric, one.linear)

@@ -17,7 +17,7 @@ from frame_eval.evaluation import free_verb
 from frame_eval.inference.power import Design, ExactPairs
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
-from frame_eval.verbs.cases import Case, Tests, assumed, case_of, numbers, questions
+from frame_eval.verbs.cases import Case, Setup, assumed, case_of, numbers, questions
 from frame_eval.verbs.compare import Unmatched
 from frame_eval.verbs.pilots import Found, Pilots, pilots_of_pairs, pilots_of_rows
 from frame_eval.verbs.results import joined
@@ -198,8 +198,8 @@ def plan(
     if (paired, systems) not in DESIGNS:
         raise EvalError("systems=1 compares with a fixed bar: leave out paired=False")
     design = DESIGNS[paired, systems]
-    tests = Tests(level, method == "exact", simulate, draws, seed)
-    asked = questions(tests, effect, n, power, pilot=frame is not None)
+    setup = Setup(level, method == "exact", simulate, draws, seed)
+    asked = questions(setup, effect, n, power, pilot=frame is not None)
     variation = {
         "discordance": discordance,
         "rate": rate,
@@ -213,11 +213,11 @@ def plan(
     if frame is None:
         if metrics or roles != Roles():
             raise EvalError("metrics and roles such as system= are about a frame: pass one first")
-        cases = list(assumed(design, {**variation, "trials": trials}, tests))
+        cases = list(assumed(design, {**variation, "trials": trials}, setup))
         for case, question in product(cases, asked):
             if reason := _no_room(case, question["effect"]):
                 raise EvalError(f"effect={question['effect']!r} is {reason}")
-        rows = [_answer(case, question, tests) for case, question in product(cases, asked)]
+        rows = [_answer(case, question, setup) for case, question in product(cases, asked)]
         return pl.DataFrame(rows, schema=_schema(simulate))
     if isinstance(frame, Metric):
         raise EvalError("a metric is measured in a frame: fe.plan(frame, metric, ...)")
@@ -236,17 +236,17 @@ def plan(
         pilots = pilots_of_pairs(
             frame, metrics, chosen, roles, baseline, paired, unmatched, missing
         )
-    return _of_pilots(pilots, design, asked, tried, tests)
+    return _of_pilots(pilots, design, asked, tried, setup)
 
 
 def _schema(simulate: bool) -> dict[str, Any]:
     return {k: kind for k, kind in ANSWER.items() if simulate or k != "simulated_power"}
 
 
-def _answer(case: Case, question: Mapping[str, Any], tests: Tests) -> dict[str, Any]:
+def _answer(case: Case, question: Mapping[str, Any], setup: Setup) -> dict[str, Any]:
     """The row of one case and question: what was asked for is put in."""
     n, effect, power = question["n"], question["effect"], question["power"]
-    model, level, note = case.model, tests.level, None
+    model, level, note = case.model, setup.level, None
     solved = next(name for name in ("effect", "n", "power") if question[name] is None)
     if solved == "effect":
         effect = model.effect(n, level, power)
@@ -273,10 +273,10 @@ def _answer(case: Case, question: Mapping[str, Any], tests: Tests) -> dict[str, 
         "method": _name(model),
         "note": note,
     }
-    if tests.simulate and note is None:
-        shared = {"level": level, "draws": tests.draws, "seed": tests.seed}
+    if setup.simulate and note is None:
+        shared = {"level": level, "draws": setup.draws, "seed": setup.seed}
         row["simulated_power"] = case.simulation(n=int(n), effect=effect, **shared)
-    return {name: row.get(name) for name in _schema(tests.simulate)}
+    return {name: row.get(name) for name in _schema(setup.simulate)}
 
 
 def _no_room(case: Case, effect: float | None) -> str | None:
@@ -307,7 +307,7 @@ def _of_pilots(
     design: str,
     questions: Sequence[Mapping[str, Any]],
     tried: Sequence[float | None],
-    tests: Tests,
+    setup: Setup,
 ) -> pl.DataFrame:
     """The answers for every group of the pilots, with the keys in front."""
     rows = [
@@ -316,7 +316,7 @@ def _of_pilots(
             "pilot_estimate": block.pilot.estimate[i],
             "pilot_n": block.pilot.n[i],
             "pilot_clusters": block.pilot.clusters[i],
-            **_measured_answer(block, int(i), design, {**question, "trials": trials}, tests),
+            **_measured_answer(block, int(i), design, {**question, "trials": trials}, setup),
         }
         for block in found.blocks
         for i in np.flatnonzero(block.there)
@@ -325,17 +325,17 @@ def _of_pilots(
     ]
     columns = {name: np.array([row[name] for row in rows], object) for name in rows[0]}
     table = joined([columns], ("n", "pilot_n", "pilot_clusters"))
-    kinds = [pl.col(name).cast(kind) for name, kind in _schema(tests.simulate).items()]
+    kinds = [pl.col(name).cast(kind) for name, kind in _schema(setup.simulate).items()]
     table = table.with_columns(kinds)
     order = [name for name in found.order if name in table.columns]
     result = found.keyed(table.sort(order, maintain_order=True))
-    known = (*PILOT, *_schema(tests.simulate))
+    known = (*PILOT, *_schema(setup.simulate))
     keys = [c for c in result.columns if c not in known and not c.startswith("__fe_")]
     return result.select(*keys, *(c for c in known if c in result.columns))
 
 
 def _measured_answer(
-    block: Pilots, place: int, design: str, question: Mapping[str, Any], tests: Tests
+    block: Pilots, place: int, design: str, question: Mapping[str, Any], setup: Setup
 ) -> dict[str, Any]:
     """The row of one group of a pilot and one question."""
     measured = {f.name: float(getattr(block.pilot, f.name)[place]) for f in fields(block.pilot)}
@@ -351,8 +351,8 @@ def _measured_answer(
     normal = binary and size == 1
 
     def unanswered(note: str) -> dict[str, Any]:
-        row = {**question, "design": design, "level": tests.level, "note": note}
-        return {name: row.get(name) for name in _schema(tests.simulate)}
+        row = {**question, "design": design, "level": setup.level, "note": note}
+        return {name: row.get(name) for name in _schema(setup.simulate)}
 
     if between + within == 0:
         return unanswered("no variance in the pilot")
@@ -373,10 +373,10 @@ def _measured_answer(
     simulated = None
     if block.simulation is not None and not normal and trials is None:
         simulated = partial(block.simulation, place=place)
-    case = case_of(design, model, known, tests, simulated)
+    case = case_of(design, model, known, setup, simulated)
     if reason := _no_room(case, question["effect"]):
         return unanswered(f"effect {reason}")
     asked = dict(question)
     if asked["n"] is None and asked["effect"] is None:
         asked["n"] = round(measured["n"])
-    return _answer(case, asked, tests)
+    return _answer(case, asked, setup)

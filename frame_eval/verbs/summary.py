@@ -13,6 +13,8 @@ from frame_eval.columns import By, Columns, Slices, Source, slices
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
+from frame_eval.inference.details import DETAILS
+from frame_eval.inference.details import details as details_of
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.ranked import ranked
@@ -35,6 +37,7 @@ COLUMNS = (
     "n",
     "clusters",
     "missing",
+    *DETAILS,
     "level",
     "method",
     "note",
@@ -51,11 +54,13 @@ def summary(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     interval: Interval = "auto",
     level: float = 0.95,
     missing: Missing = "raise",
     simultaneous: bool = False,
+    details: bool = False,
     resamples: int = 9999,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -82,6 +87,9 @@ def summary(
         default the example if given, else the row.
     weight
         A column of probability weights: scale-free, ``n`` stays the number of rows.
+    strata
+        The column(s) within which clusters (or examples, or rows) were sampled, so many from each:
+        errors are taken within strata (Cochran 1977), and the bootstrap draws within them.
     overall
         Whether to add the whole frame as slice ``"overall"`` (in columns ``slice`` and ``value``).
     interval
@@ -98,6 +106,10 @@ def summary(
         (counts as the metric's worst value).
     simultaneous
         Whether the intervals of a metric hold for all its slices and systems at once.
+    details
+        Whether to lay clusters open, in columns ``design_effect``, ``icc``, ``n_effective``,
+        ``df`` and ``cluster_mean`` (the mean over clusters of each cluster's own value, beside the
+        estimate over rows).
     resamples, seed
         How often a bootstrap draws (at least 100), and the seed of its generator: the same frame
         in any order, on any engine, has the same draws.
@@ -138,15 +150,19 @@ def summary(
     for metric in check_metrics(metrics):
         choose(metric, interval)
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     drawn = interval in bootstrap.KINDS
     if simultaneous and (drawn or interval is None):
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
-    moments = interval is not None and not drawn
-    found = measure(frame, metrics, chosen, roles, missing, moments=moments, alike=drawn)
+    if details and drawn:
+        raise EvalError(f"details=True goes with analytic intervals, not {interval!r}")
+    moments = details or (interval is not None and not drawn)
+    found = measure(
+        frame, metrics, chosen, roles, missing, moments=moments, alike=drawn, tabled=details
+    )
     draws = check_draws(resamples, seed)
     levels = found.simultaneous(check_level(level), draws) if simultaneous else None
-    return found.table(interval, check_level(level), draws=draws, levels=levels)
+    return found.table(interval, check_level(level), draws=draws, levels=levels, laid_open=details)
 
 
 @dataclass(frozen=True)
@@ -181,6 +197,7 @@ class Measured:
         keep_empty: bool = False,
         draws: Draws = DRAWS,
         levels: Mapping[int, float] | None = None,
+        laid_open: bool = False,
     ) -> pl.DataFrame:
         """The result frame, with intervals at a level; ``levels`` are higher ones by metric."""
         keep = keep_empty or self.keep_empty
@@ -190,7 +207,8 @@ class Measured:
             made = intervals(one.metric, one.linear, interval, at, self.clustered, draws)
             if levels is not None:
                 made = replace(made, method=together(made.method))
-            blocks.append(_block(one, made, level if interval is not None else np.nan, keep))
+            shown = level if interval is not None else np.nan
+            blocks.append(_block(one, made, shown, keep, laid_open=laid_open))
         rows = joined(blocks, WHOLE).sort("__fe_group", "__fe_metric")
         group = rows["__fe_group"].to_numpy()
         systems = self.found.shape[1]
@@ -337,7 +355,9 @@ def _reasons(metric: Metric, sums: Any) -> Any:
     return "" if reasons is None else reasons
 
 
-def _block(one: Entry, made: Intervals, level: float, keep_empty: bool) -> dict[str, Any]:
+def _block(
+    one: Entry, made: Intervals, level: float, keep_empty: bool, *, laid_open: bool
+) -> dict[str, Any]:
     """The columns of one metric, a row per slice and system."""
     metric, found = one.metric, one.linear
     notes = [
@@ -362,6 +382,7 @@ def _block(one: Entry, made: Intervals, level: float, keep_empty: bool) -> dict[
         "n": found.n.round(),
         "clusters": found.clusters.round(),
         "missing": found.missing.round(),
+        **(details_of(metric, found) if laid_open else {}),
         "level": np.full(groups, level),
         "method": np.array([text or None for text in methods], object),
         "note": np.array(notes, object),

@@ -15,12 +15,13 @@ from frame_eval.inference import bootstrap
 from frame_eval.inference.adjust import adjust
 from frame_eval.inference.intervals import Interval, choose, intervals
 from frame_eval.inference.linear import group_codes
+from frame_eval.inference.ranks import rank_intervals
 from frame_eval.inference.resample import Draws
 from frame_eval.inference.selection import (
     against_rest,
     all_differences,
     chosen_groups,
-    rank_limits,
+    partially_pooled,
     usual_variance,
 )
 from frame_eval.inference.simultaneous import family_of
@@ -46,6 +47,9 @@ COLUMNS = (
     "std_error",
     "ci_low",
     "ci_high",
+    "pooled",
+    "pooled_low",
+    "pooled_high",
     "rest",
     "difference",
     "p_value",
@@ -59,6 +63,10 @@ COLUMNS = (
     "level",
     "method",
     "note",
+)
+JUDGED = (
+    *("pooled", "pooled_low", "pooled_high", "rest", "difference", "p_value", "p_adjusted"),
+    *("rank", "rank_low", "rank_high"),
 )
 WHOLE = ("rank", "rank_low", "rank_high", "n", "clusters", "missing")
 MOST_RANKED = 200
@@ -107,7 +115,9 @@ def worst(
     -------
     pandas.DataFrame or polars.DataFrame
         The slice keys, the system columns, and the columns of :func:`summary`, with intervals that
-        hold for all slices at once; ``rest``, the metric of all other rows; ``difference`` from
+        hold for all slices at once; ``pooled``, the estimate drawn towards the mean of all slices
+        by how unsure it is (empirical Bayes), with limits that hold for a share ``level`` of the
+        slices (null under three); ``rest``, the metric of all other rows; ``difference`` from
         it; ``p_value``, one-sided, of the slice being no worse than the rest; ``p_adjusted``
         (Holm); ``rank`` (1 is the worst), and ``rank_low`` to ``rank_high``, the ranks that the
         differences of all pairs of slices leave open (null above 200 slices). Sorted by system,
@@ -125,6 +135,8 @@ def worst(
     (Cameron, Gelbach and Miller 2008; Romano and Wolf 2005); without clusters Sidak (1967). The
     test takes both variances under the hypothesis of one rate, and the covariance of clusters that
     are in the slice and in the rest. Ranks: Mogstad, Romano, Shaikh and Wilhelm (2024).
+    Pooling: Armstrong, Kolesar and Plagborg-Moller (2022), for shares with variances from the rate
+    of all slices.
 
     Examples
     --------
@@ -225,7 +237,11 @@ class _Worst:
             self.metric, *self._tables(groups, system), clustered=clustered, sign=self.sign
         )
         low, high = self._ranks(clustered, groups)
+        shrunk = partially_pooled(self.metric, one, self.level, clustered=clustered)
         block |= {
+            "pooled": shrunk.estimate,
+            "pooled_low": shrunk.low,
+            "pooled_high": shrunk.high,
             "rest": against.rest,
             "difference": against.difference,
             "p_value": against.p_value,
@@ -244,8 +260,7 @@ class _Worst:
         said = np.where(few, f"fewer than min_n={self.min_n} rows", "")
         block["note"] = _joined_notes(said, block["note"])
         nothing = np.full(len(groups), np.nan)
-        names = ("rest", "difference", "p_value", "p_adjusted", "rank", "rank_low", "rank_high")
-        return {**block, **dict.fromkeys(names, nothing)}
+        return {**block, **dict.fromkeys(JUDGED, nothing)}
 
     def _shown(self, groups: Ints, level: float) -> dict[str, Any]:
         """The columns of ``summary`` for some groups."""
@@ -284,9 +299,10 @@ class _Worst:
         variance = usual_variance(self.metric, found, clustered=clustered)
         if self.metric.proportion is not None:
             found = replace(found, estimate=found.share)
-        limits = all_differences(found, variance, self.draws, self.level, clustered=clustered)
-        low, high = rank_limits(*limits, sign=self.sign)
-        return low.astype(float), high.astype(float)
+        pairs = all_differences(found, variance, self.draws, self.level, clustered=clustered)
+        # Rank 1 is the worst.
+        ranks = rank_intervals(found.estimate, *pairs, higher_is_better=self.sign < 0)
+        return ranks.low.astype(float), ranks.high.astype(float)
 
 
 def _joined_notes(first: Any, second: Any) -> Any:

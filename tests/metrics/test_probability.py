@@ -423,6 +423,15 @@ def test_differences_of_binned_scores_have_no_test(paired):
         systems().eval.compare(fe.ece("y", "q"), method="cr2", **options)
 
 
+@pytest.mark.parametrize("metric", [fe.roc_auc("y", "q"), fe.calibration_slope("y", "q")])
+def test_unpaired_differences_over_ordered_cells(metric):
+    """The difference of the values of each system, with the errors of both."""
+    found = systems().eval.compare(metric, system="m", baseline="a", paired=False)
+    each = systems().eval.summary(metric, system="m")
+    assert_allclose(found["difference"], np.diff(each["estimate"]), atol=1e-12)
+    assert_allclose(found["std_error"], np.hypot(*each["std_error"]), rtol=1e-10)
+
+
 def test_differences_of_scores():
     """A Brier score is a mean: the paired t-test, with wins and losses."""
     found = (
