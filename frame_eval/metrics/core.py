@@ -93,7 +93,8 @@ class Metric:
         Inputs that are extra group keys; ``finish`` sees a trailing axis for each.
     ordered
         Whether the (single) cell key is ordered and has many values, as scores have: ``finish``
-        then sees one slice at a time.
+        then sees one slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do
+        not read it.
     proportion
         Hits and trials, where the metric is a share of rows: it then gets proportion intervals.
     gradient

@@ -75,7 +75,11 @@ def _rough(_: Any) -> Any:
     return "not smooth: intervals by bootstrap only"
 
 
-ROUGH: dict[str, Any] = {"smooth": False, "note": _rough}
+def _flat(_: Any) -> Any:
+    return {}
+
+
+ROUGH: dict[str, Any] = {"smooth": False, "note": _rough, "gradient": _flat}
 
 
 def _auc_expression(c: Any) -> Any:
@@ -354,24 +358,21 @@ def _area(most: float, s: Any) -> Any:
     Cells are in order from the top: the heights before each (TPR), the share of the cell's
     negatives that is inside, and the height at the limit.
     """
-    pos, neg = s.pos[::-1], s.neg[::-1]
-    up, right = pos / pos.sum(), neg / neg.sum()
-    before, start = np.cumsum(up) - up, np.cumsum(right) - right
+    pos, neg = s.pos[..., ::-1], s.neg[..., ::-1]
+    up, right = over(pos, pos.sum(-1, keepdims=True)), over(neg, neg.sum(-1, keepdims=True))
+    before, start = np.cumsum(up, axis=-1) - up, np.cumsum(right, axis=-1) - right
     # Cells without negatives are a step upwards, of no width.
     inside = np.clip(over(most - start, right), 0, 1)
-    area = np.sum(right * inside * (before + up * inside / 2))
-    at = int(np.searchsorted(start + right, most))
-    at = min(at, len(up) - 1)
-    height = before[at] + up[at] * inside[at]
+    area = np.sum(right * inside * (before + up * inside / 2), axis=-1)
+    at = np.minimum((start + right < most).sum(-1), up.shape[-1] - 1)[..., None]
+    height = np.take_along_axis(before + up * inside, at, -1)[..., 0]
     return area, before, up, inside, height
 
 
 def _partial(most: float, standardized: bool, s: Any) -> Any:
-    if _no_positives(s) or _no_negatives(s):
-        return np.nan
-    area = _area(most, s)[0]
-    low = most**2 / 2
-    return (1 + (area - low) / (most - low)) / 2 if standardized else area
+    area, low = _area(most, s)[0], most**2 / 2
+    value = (1 + (area - low) / (most - low)) / 2 if standardized else area
+    return np.where(_no_positives(s) | _no_negatives(s), np.nan, value)
 
 
 def _partial_gradient(most: float, standardized: bool, s: Any) -> Any:
@@ -492,21 +493,23 @@ def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
 
 def _points(s: Any) -> tuple[Any, Any]:
     """Recall and precision of every threshold, from the highest down."""
-    hits = from_top(s.pos)[::-1]
-    return over(hits, np.sum(s.pos)), over(hits, hits + from_top(s.neg)[::-1])
+    hits = from_top(s.pos)[..., ::-1]
+    recall = over(hits, s.pos.sum(-1, keepdims=True))
+    return recall, over(hits, hits + from_top(s.neg)[..., ::-1])
 
 
 def _precision_at_recall(least: float, s: Any) -> Any:
     recall, precision = _points(s)
     # Sums of weights may miss a bound in their last digit.
     reached = recall >= least - 1e-12
-    return precision[np.argmax(reached)] if reached.any() else np.nan
+    first = np.take_along_axis(precision, np.argmax(reached, -1)[..., None], -1)[..., 0]
+    return np.where(reached.any(-1), first, np.nan)
 
 
 def _recall_at_precision(least: float, s: Any) -> Any:
     recall, precision = _points(s)
     reached = (precision >= least - 1e-12) & (recall > 0)
-    return recall[reached].max() if reached.any() else np.nan
+    return np.where(reached.any(-1), np.where(reached, recall, 0.0).max(-1), np.nan)
 
 
 def _unreachable(least: float, s: Any) -> Any:
@@ -617,22 +620,21 @@ def _check_bound(name: str, value: float) -> None:
 
 def _top(k: float, s: Any) -> tuple[Any, Any]:
     """Expected positives among the rows that fit, and how many fit."""
-    n = s.n[::-1]
-    rows = float(np.sum(s.rows))
-    total = float(np.sum(n))
-    fit = total * (k if k < 1 else min(k / rows, 1.0)) if rows else 0.0
-    flagged = np.clip(over(fit - (np.cumsum(n) - n), n), 0, 1)
-    return float(np.sum(s.pos[::-1] * flagged)), fit
+    n = s.n[..., ::-1]
+    rows, total = np.sum(s.rows, axis=-1), np.sum(n, axis=-1)
+    fit = total * (k if k < 1 else np.minimum(k / np.maximum(rows, 1.0), 1.0))
+    flagged = np.clip(over(fit[..., None] - (np.cumsum(n, axis=-1) - n), n), 0, 1)
+    return np.sum(s.pos[..., ::-1] * flagged, axis=-1), fit
 
 
 def _precision_at_k(k: float, s: Any) -> Any:
-    hits, fit = _top(k, s)
-    return hits / fit if fit else np.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.divide(*_top(k, s))
 
 
 def _recall_at_k(k: float, s: Any) -> Any:
-    positives = float(np.sum(s.pos))
-    return _top(k, s)[0] / positives if positives else np.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _top(k, s)[0] / np.sum(s.pos, axis=-1)
 
 
 def _check_k(k: float) -> float:

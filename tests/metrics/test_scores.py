@@ -47,6 +47,41 @@ def test_the_gradient_of_a_restated_precision():
     assert_allclose([found[name][0] for name in names[1:]], steps[0, 1:], rtol=1e-8)
 
 
+ROUGH = {
+    "ks": fe.ks("y", "s"),
+    "precision at recall": fe.precision_at_recall("y", "s", 0.6),
+    "recall at precision": fe.recall_at_precision("y", "s", 0.6),
+    "precision at k": fe.precision_at_k("y", "s", 30),
+    "recall of a share": fe.recall_at_k("y", "s", 0.2),
+}
+
+
+@pytest.mark.parametrize("metric", (SMOOTH | ROUGH).values(), ids=SMOOTH | ROUGH)
+def test_many_samples_at_once_are_each_of_them(metric):
+    """As the bootstrap asks: replicates on a leading axis, some without a class."""
+    pos, neg = np.random.default_rng(8).integers(0, 4, (2, 40, 25)).astype(float)
+    pos[0], neg[1] = 0, 0
+
+    def sums(*index):
+        columns = {"n": pos + neg, "pos": pos, "neg": neg, "rows": pos + neg}
+        return Sums({name: value[index] for name, value in columns.items()}, (np.arange(25),))
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = [float(metric.finish(sums(i))) for i in range(40)]
+        assert_allclose(metric.finish(sums(slice(None))), each, rtol=1e-13)
+
+
+@pytest.mark.parametrize("metric", (SMOOTH | ROUGH).values(), ids=SMOOTH | ROUGH)
+def test_a_bootstrap_interval_is_around_the_estimate(metric):
+    y = RNG.random(200) < 0.4
+    frame = pl.DataFrame({"y": y, "s": np.round(RNG.normal(size=200) + y, 1)})
+    row = frame.eval.summary(metric, interval="percentile", resamples=499).row(0, named=True)
+    assert row["ci_low"] < row["estimate"] < row["ci_high"]
+    if metric.smooth:
+        linear = frame.eval.summary(metric)["std_error"].item()
+        assert_allclose(row["std_error"], linear, rtol=0.25)
+
+
 HARD = {
     "huge and tiny": 10.0 ** RNG.integers(-300, 300, 200) * RNG.choice([-1, 1], 200),
     "subnormal": RNG.integers(-5, 5, 200) * np.finfo(float).smallest_subnormal,
