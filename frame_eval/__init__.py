@@ -7,26 +7,72 @@ respect clusters.
 from frame_eval.accessor import Evaluation, of, register
 from frame_eval.columns import col, cube, each, where
 from frame_eval.errors import ColumnError, EvalError, GuardFailed
+from frame_eval.metrics.calibration import (
+    brier_reliability,
+    brier_resolution,
+    brier_uncertainty,
+    calibration_intercept,
+    calibration_slope,
+    ece,
+    ece_debiased,
+    mce,
+)
 from frame_eval.metrics.classification import (
     accuracy,
     balanced_accuracy,
     cohen_kappa,
     f1,
     fbeta,
+    jaccard,
     mcc,
     precision,
     recall,
     specificity,
 )
 from frame_eval.metrics.core import Metric
+from frame_eval.metrics.decisions import (
+    expected_cost,
+    fnr,
+    fpr,
+    hamming_loss,
+    informedness,
+    markedness,
+    npv,
+    top_k_accuracy,
+)
 from frame_eval.metrics.means import bias, mae, mean, rate, ratio, rmse
+from frame_eval.metrics.probability import (
+    bits_per_byte,
+    brier,
+    brier_multiclass,
+    log_loss,
+    perplexity,
+)
 from frame_eval.metrics.quantiles import median, quantile
 from frame_eval.metrics.sampling import pass_at_k
-from frame_eval.metrics.scores import roc_auc
+from frame_eval.metrics.scores import (
+    average_precision,
+    gini,
+    ks,
+    partial_auc,
+    precision_at_k,
+    precision_at_prevalence,
+    precision_at_recall,
+    recall_at_k,
+    recall_at_precision,
+    roc_auc,
+)
+from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
+from frame_eval.verbs.confusion import confusion
+from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.plan import plan
+from frame_eval.verbs.poststratify import poststratify
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
+from frame_eval.verbs.thresholds import bayes_threshold, best_threshold
+from frame_eval.verbs.worst import worst
 
 __version__ = "0.1.0"
 
@@ -39,33 +85,72 @@ __all__ = [
     "Rule",
     "accuracy",
     "assert_passed",
+    "average_precision",
     "balanced_accuracy",
+    "bayes_threshold",
+    "best_threshold",
     "bias",
+    "bits_per_byte",
+    "bootstrap",
+    "brier",
+    "brier_multiclass",
+    "brier_reliability",
+    "brier_resolution",
+    "brier_uncertainty",
+    "calibration_intercept",
+    "calibration_slope",
     "cohen_kappa",
     "col",
     "compare",
+    "confusion",
     "cube",
+    "curve",
     "each",
+    "ece",
+    "ece_debiased",
+    "expected_cost",
     "f1",
     "fbeta",
+    "fnr",
+    "fpr",
+    "gini",
     "guard",
+    "hamming_loss",
+    "informedness",
+    "jaccard",
+    "ks",
+    "log_loss",
     "mae",
+    "markedness",
     "mcc",
+    "mce",
     "mean",
     "median",
+    "npv",
     "of",
+    "partial_auc",
     "pass_at_k",
+    "perplexity",
+    "plan",
+    "poststratify",
     "precision",
+    "precision_at_k",
+    "precision_at_prevalence",
+    "precision_at_recall",
     "quantile",
     "rate",
     "ratio",
     "recall",
+    "recall_at_k",
+    "recall_at_precision",
     "rmse",
     "roc_auc",
     "rule",
     "specificity",
     "summary",
+    "top_k_accuracy",
     "where",
+    "worst",
 ]
 
 register()

@@ -9,9 +9,16 @@ import polars as pl
 
 from frame_eval.columns import Columns, Source
 from frame_eval.evaluation import Bound, with_roles
+from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
+from frame_eval.verbs.confusion import confusion
+from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.plan import plan
+from frame_eval.verbs.poststratify import poststratify
 from frame_eval.verbs.summary import summary
+from frame_eval.verbs.thresholds import best_threshold
+from frame_eval.verbs.worst import worst
 
 R = TypeVar("R")
 
@@ -32,8 +39,15 @@ class Evaluation(Bound[R]):
 
     summary = summary
     compare = compare
+    bootstrap = bootstrap
+    confusion = confusion
+    curve = curve
+    best_threshold = best_threshold
     guard = guard
     assert_passed = assert_passed
+    worst = worst
+    poststratify = poststratify
+    plan = plan
 
     def roles(
         self,

@@ -20,7 +20,22 @@ col = nw.col
 
 Source: TypeAlias = "str | nw.Expr | pl.Expr"
 Columns: TypeAlias = "str | Sequence[str]"
-Kind: TypeAlias = Literal["number", "flag", "label", "equal", "category", "score"]
+Kind: TypeAlias = Literal[
+    "number",
+    "flag",
+    "label",
+    "equal",
+    "category",
+    "score",
+    "probability",
+    "bin",
+    "total",
+    "truth",
+    "rank",
+]
+NUMERIC = ("number", "flag", "score", "probability", "bin", "total")
+# How far from 1 the probabilities of a row may sum: single precision, or rounded to four digits.
+TOTAL_ERROR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +45,22 @@ class Input:
     ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only. ``label``: 1 where the value
     is ``positive``, else 0. ``equal``: 1 where the two sources agree, else 0. ``category``: a
     label kept as it is, as a cell key (``peer`` is the column that shares its classes).
-    ``score``: a number used as an ordered cell key (infinities are legal).
+    ``score``: a number used as an ordered cell key (infinities are legal). ``probability``: a
+    number between 0 and 1. ``bin``: such a number as a cell key, which of so many ``bins`` of equal
+    width it is in.
+
+    Of a label and ``others``, one column for each of the ``classes``: ``truth`` is the
+    probability of the row's class, ``rank`` the number of classes that score as high as it or
+    higher. ``total`` is the sum of such columns, which has to be 1.
     """
 
     kind: Kind
     source: Source
     peer: Source | None = None
     positive: Any = None
+    bins: int | None = None
+    classes: tuple[Any, ...] = ()
+    others: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
         for source in self.sources:
@@ -45,12 +69,13 @@ class Input:
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two inputs the same column, so that they are computed once."""
-        return (self.kind, *map(_source_key, (self.source, self.peer)), repr(self.positive))
+        sources = map(_source_key, self.sources)
+        return (self.kind, *sources, repr(self.positive), self.bins, repr(self.classes))
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """The columns or expressions behind this input."""
-        return (self.source,) if self.peer is None else (self.source, self.peer)
+        return (self.source, *self.others) if self.peer is None else (self.source, self.peer)
 
     def build(self, ns: Any, exprs: Sequence[Any], dtypes: Sequence[Any] | None) -> Any:
         """The input as an expression of ``ns`` (narwhals or polars) over its resolved sources.
@@ -64,14 +89,14 @@ class Input:
         if self.kind == "category":
             return _comparable(ns, exprs, types)[0]
         if self.kind == "label" and self.positive is not None:
-            value = _plain(ns, exprs[0], types[0])
-            positive = self.positive
-            if types[0] in ("integer", "float", "number", "boolean"):
-                value, positive = value.cast(ns.Float64), float(positive)
-            return (value == positive).cast(ns.Float64)
-        value = exprs[0].cast(ns.Float64)
-        if types[0] in (None, "float", "number"):
-            value = value.fill_nan(None)
+            return _is_class(ns, exprs[0], types[0], self.positive).cast(ns.Float64)
+        if self.kind in ("truth", "rank"):
+            classes = [_is_class(ns, exprs[0], types[0], value) for value in self.classes]
+            scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
+            return _of_truth(ns, exprs[0], classes, scores, rank=self.kind == "rank")
+        value = summed([_float(ns, *pair) for pair in zip(exprs, types, strict=True)])
+        if self.bins is not None:
+            return _bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
 
     def invalid(self, value: Any, dtype: Any) -> Any | None:
@@ -79,18 +104,25 @@ class Input:
         zero_one = self.kind == "flag" or (self.kind == "label" and self.positive is None)
         if zero_one and _family(dtype) != "boolean":
             return value * (value - 1.0) != 0.0
-        return None
+        if self.kind == "probability":
+            return (value < 0.0) | (value > 1.0)
+        if self.kind == "total":
+            return (value - 1.0).abs() > TOTAL_ERROR
+        return value < 0.0 if self.kind in ("truth", "rank") else None
 
     def check_dtypes(self, names: Sequence[str], dtypes: Sequence[Any]) -> None:
         """Raise where a column's type can not serve, before anything is computed."""
         families = [_family(dtype) for dtype in dtypes]
         numeric = ("integer", "float", "number", "boolean", "null")
-        if "null" in families and self.kind not in ("number", "flag", "score"):
+        if "null" in families and self.kind not in NUMERIC:
             return
-        if self.kind in ("number", "flag", "score") and families[0] not in numeric:
-            raise ColumnError(
-                f"column {names[0]!r} is {dtypes[0]}, but this metric needs numbers; cast it first"
-            )
+        numbers = range(len(names)) if self.kind in NUMERIC else range(1, len(self.others) + 1)
+        for i in numbers:
+            if families[i] not in numeric:
+                raise ColumnError(
+                    f"column {names[i]!r} is {dtypes[i]}, but this metric needs numbers; "
+                    "cast it first"
+                )
         if self.kind in ("equal", "category") and len(families) == 2:
             text = [family == "text" for family in families]
             if text[0] != text[1]:
@@ -99,12 +131,9 @@ class Input:
                     "compared as labels; cast one to the type of the other"
                 )
         if self.kind == "label" and self.positive is not None:
-            wanted = "text" if isinstance(self.positive, str) else None
-            if (families[0] == "text") != (wanted == "text"):
-                raise ColumnError(
-                    f"positive={self.positive!r} is not of the type of column {names[0]!r} "
-                    f"({dtypes[0]})"
-                )
+            _check_class(self.positive, "positive=", names[0], families[0], dtypes[0])
+        for value in self.classes:
+            _check_class(value, "class ", names[0], families[0], dtypes[0])
 
 
 def number(source: Source) -> Input:
@@ -161,6 +190,52 @@ def score(source: Source) -> Input:
     return Input("score", source)
 
 
+def probability(source: Source) -> Input:
+    """A number between 0 and 1; others raise.
+
+    >>> probability("confidence").kind
+    'probability'
+    """
+    return Input("probability", source)
+
+
+def binned(source: Source, bins: int) -> Input:
+    """A probability as a cell key: its bin among ``bins`` of equal width.
+
+    >>> binned("confidence", 15).bins
+    15
+    """
+    return Input("bin", source, bins=bins)
+
+
+def of_truth(target: Source, columns: Mapping[Any, Source]) -> Input:
+    """The probability that a row gives to its own class, from a column for each class.
+
+    >>> of_truth("gold", {"ham": "p_ham", "spam": "p_spam"}).sources
+    ('gold', 'p_ham', 'p_spam')
+    """
+    return Input("truth", target, classes=tuple(columns), others=tuple(columns.values()))
+
+
+def rank_of_truth(target: Source, columns: Mapping[Any, Source]) -> Input:
+    """How many classes score as high as the row's own class, or higher: 1 is best.
+
+    >>> rank_of_truth("gold", {"ham": "s_ham", "spam": "s_spam"}).classes
+    ('ham', 'spam')
+    """
+    return Input("rank", target, classes=tuple(columns), others=tuple(columns.values()))
+
+
+def total(columns: Iterable[Source]) -> Input:
+    """The sum of the probabilities of all classes; other sums than 1 raise.
+
+    >>> total(["p_ham", "p_spam"]).sources
+    ('p_ham', 'p_spam')
+    """
+    first, *others = columns
+    return Input("total", first, others=tuple(others))
+
+
 def as_input(value: Input | Source) -> Input:
     """An input as given, or a column or expression as a number."""
     return value if isinstance(value, Input) else number(value)
@@ -214,6 +289,57 @@ def _plain(ns: Any, expr: Any, family: str | None) -> Any:
     if family == "text":
         return expr.cast(ns.String)
     return expr.fill_nan(None) if family == "float" else expr
+
+
+def _float(ns: Any, expr: Any, family: str | None) -> Any:
+    """A number as Float64, NaN as null."""
+    value = expr.cast(ns.Float64)
+    return value.fill_nan(None) if family in (None, "float", "number") else value
+
+
+def _is_class(ns: Any, expr: Any, family: str | None, value: Any) -> Any:
+    """Whether a label is the class ``value``."""
+    plain = _plain(ns, expr, family)
+    if family in ("integer", "float", "number", "boolean"):
+        return plain.cast(ns.Float64) == float(value)
+    return plain == value
+
+
+def summed(values: Sequence[Any]) -> Any:
+    """Expressions added up in pairs, so that a thousand of them do not nest a thousand deep.
+
+    >>> summed([1, 2, 3, 4, 5])
+    15
+    """
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    return summed(values[:half]) + summed(values[half:])
+
+
+def _of_truth(
+    ns: Any, label: Any, classes: Sequence[Any], scores: Sequence[Any], *, rank: bool
+) -> Any:
+    """The score of the row's class, or its rank; -1 for a label that is none of the classes."""
+    pairs = zip(classes, scores, strict=True)
+    own = summed([ns.when(is_class).then(score_of).otherwise(0.0) for is_class, score_of in pairs])
+    known = summed([is_class.cast(ns.Float64) for is_class in classes])
+    if rank:
+        own = summed([(score_of >= own).cast(ns.Float64) for score_of in scores])
+    return ns.when(~label.is_null()).then(ns.when(known > 0).then(own).otherwise(-1.0))
+
+
+def _check_class(value: Any, said: str, column: str, family: str | None, dtype: Any) -> None:
+    if (family == "text") != isinstance(value, str):
+        raise ColumnError(f"{said}{value!r} is not of the type of column {column!r} ({dtype})")
+
+
+def _bin_of(value: Any, bins: int) -> Any:
+    """The number of the bin (lo, hi] of a probability, 1 to ``bins``; 0 is in the first.
+
+    Within a billionth of a bin above an edge is on it: 0.07 * 100 is not 7 in doubles.
+    """
+    return (value * bins - 1e-9).ceil().clip(1.0, float(bins))
 
 
 def _comparable(ns: Any, exprs: Sequence[Any], families: Sequence[str | None]) -> list[Any]:

@@ -18,7 +18,7 @@ from frame_eval.reduce import give_back
 R = TypeVar("R")
 P = ParamSpec("P")
 # What may follow the keys in a result.
-AFTER_KEYS = ("class", "metric", "rule")
+AFTER_KEYS = ("class", "metric", "rule", "truth", "curve")
 ROLES = ("system", "example", "trial", "cluster", "weight")
 
 
@@ -45,6 +45,19 @@ class Verb(Protocol[P]):
     def __get__(self, instance: Bound[R], owner: Any, /) -> Callable[P, R]: ...
 
 
+class FreeVerb(Verb[P], Protocol[P]):
+    """A verb that answers without a frame as well."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, frame: pd.DataFrame | Bound[pd.DataFrame], /, *args: P.args, **kwargs: P.kwargs
+    ) -> pd.DataFrame: ...
+    @overload
+    def __call__(self, frame: Any, /, *args: P.args, **kwargs: P.kwargs) -> pl.DataFrame: ...
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> pl.DataFrame: ...
+
+
 def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
     """Let a function of a native frame take bound roles, and give back the caller's frame type."""
     takes = [name for name in ROLES if name in inspect.signature(function).parameters]
@@ -64,13 +77,27 @@ def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
     return cast("Verb[P]", wrapper)
 
 
+def free_verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> FreeVerb[P]:
+    """Like :func:`verb`, for a function that answers without a frame (None) as well."""
+    of_frame = verb(function)
+
+    @functools.wraps(function)
+    def wrapper(frame: Any = None, /, *args: Any, **kwargs: Any) -> Any:
+        return of_frame(frame, *args, **kwargs)
+
+    return cast("FreeVerb[P]", wrapper)
+
+
 def _key_columns(result: pl.DataFrame, asked: dict[str, Any]) -> dict[str, str]:
     """The key columns of a result, with the column of the frame that each has its values from.
 
     Keys stand in front; stacked slices are text, whatever the columns called so hold.
     """
-    front = list(takewhile(lambda name: name not in AFTER_KEYS, result.columns))
-    if slices(asked.get("by"), overall=bool(asked.get("overall"))).stacked:
+    sliced = slices(asked.get("by"), overall=bool(asked.get("overall")))
+    # A key may have the name of a column that follows the keys in another verb.
+    ends = set(AFTER_KEYS).difference(sliced.columns, names(asked.get("system")))
+    front = list(takewhile(lambda name: name not in ends, result.columns))
+    if sliced.stacked:
         front = [name for name in front if name not in ("slice", "value")]
     keys = dict(zip(front, front, strict=True))
     system = names(asked.get("system"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -100,6 +102,117 @@ class Table:
         first = table.take(starts)
         return replace(first, sums=sums, plain=plain, rows=rows, missing=missing, moments=moments)
 
+    def without(self, part: Table) -> Table:
+        """The sums of this table less those of some of its rows, which may be of other codes.
+
+        What is left is the group of slice 0; the codes of systems, units and cells tell what
+        belongs to what.
+        """
+        less = replace(
+            part,
+            rows=-part.rows,
+            sums=-part.sums,
+            plain=-part.plain,
+            moments=None if part.moments is None else -part.moments,
+            missing=-part.missing,
+        )
+        tables = [replace(table, slice=np.zeros_like(table.slice)) for table in (self, less)]
+        left = stacked(tables)
+        # Sums that are all taken away leave their rounding.
+        return left.emptied(left.rows <= 0)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The rows behind ordered cells, where not all rows of a cell are alike.
+
+    ``plain`` are the contributions of a row to each sum but ``n``, without its weight. Without
+    ``cell`` every row is a cell of its own. ``unit`` is the position of a row's unit among
+    ``units``, the groups and codes of them all in order.
+    """
+
+    cell: Ints | None
+    unit: Ints | None
+    units: tuple[Ints, Ints] | None
+    weight: Floats | None
+    plain: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Sums of one metric over ordered cells, in the order of group (slice and system) and cell.
+
+    The cells of ``groups[i]`` are those from ``edges[i]`` to ``edges[i + 1]``; groups without a
+    cell do not appear, but have their count in ``missing``. ``sums`` has an array for each of the
+    names, ``scores`` gives what is common to the rows of each cell. Without ``entries`` each row is
+    a unit of its own, and the sums are counts.
+    """
+
+    names: tuple[str, ...]
+    groups: Ints
+    edges: Ints
+    sums: tuple[Floats, ...]
+    rows: Floats
+    scores: Callable[[], Floats]
+    missing: Floats
+    entries: Entries | None
+
+    @cached_property
+    def by_cell(self) -> Floats:
+        """The scores of the cells, made once."""
+        return self.scores()
+
+    @staticmethod
+    def stacked(parts: Sequence[Ranked]) -> Ranked:
+        """The cells of different groups one after the other."""
+        first, join = parts[0], np.concatenate
+        shift = np.cumsum([0, *(len(part.rows) for part in parts)])
+        entries = None
+        if first.entries is not None:
+            found = [part.entries for part in parts if part.entries is not None]
+            whole = [
+                np.arange(len(p.rows)) if p.entries.cell is None else p.entries.cell
+                for p in parts
+                if p.entries is not None
+            ]
+            moved = [cell + by for cell, by in zip(whole, shift, strict=False)]
+            units = [e.units for e in found if e.units is not None]
+            before = np.cumsum([0, *(len(code) for _, code in units)])
+            places = [e.unit for e in found if e.unit is not None]
+            unit = [place + by for place, by in zip(places, before, strict=False)]
+            weight = [e.weight for e in found if e.weight is not None]
+            entries = Entries(
+                join(moved),
+                join(unit) if unit else None,
+                (join([g for g, _ in units]), join([u for _, u in units])) if units else None,
+                join(weight) if weight else None,
+                tuple(map(join, zip(*(e.plain for e in found), strict=True))),
+            )
+        return Ranked(
+            first.names,
+            join([part.groups for part in parts]),
+            join([[0], *(p.edges[1:] + by for p, by in zip(parts, shift, strict=False))]),
+            tuple(map(join, zip(*(part.sums for part in parts), strict=True))),
+            join([part.rows for part in parts]),
+            lambda: join([part.scores() for part in parts]),
+            np.sum([part.missing for part in parts], axis=0),
+            entries,
+        )
+
+
+def numbered(key: Ints) -> tuple[Ints, Ints]:
+    """The distinct values in order, and where among them each value is."""
+    size = int(key.max(initial=0)) + 1
+    if size > 4 * len(key) + 1000:
+        found, place = np.unique(key, return_inverse=True)
+        return found, place
+    # Marking the keys that occur spares the sort where most of them do.
+    there = np.zeros(size, bool)
+    there[key] = True
+    if there.all():
+        return np.arange(size), key
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
+
 
 def span(index: Ints) -> Any:
     """Sorted positions as a slice where they have no gap: picking then copies nothing."""
@@ -146,7 +259,8 @@ def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> F
     assert table.moments is not None
     sizes = np.diff(np.append(starts, len(table.rows)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.where(table.rows[:, None] > 0, table.sums / table.rows[:, None], 0.0)
+        # Rows that are taken away are negative, their means are not.
+        means = np.where(table.rows[:, None] != 0, table.sums / table.rows[:, None], 0.0)
         centres = np.where(rows[:, None] > 0, sums / rows[:, None], 0.0)
     off = means - np.repeat(centres, sizes, axis=0)
     between = table.rows[:, None, None] * off[:, :, None] * off[:, None, :]

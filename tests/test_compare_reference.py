@@ -287,7 +287,7 @@ def wins_and_losses(entry):
 def significant(column="p_value", **options):
     def count(entry):
         metric, system, example, cluster = METRICS[entry["file"].removesuffix(".parquet")]
-        if options.get("method") == "cr1":
+        if options.get("method") in ("cr1", "wild"):
             options["cluster"] = cluster
         result = read(entry["file"].removesuffix(".parquet")).eval.compare(
             metric, system=system, example=example, **options
@@ -310,7 +310,10 @@ def value(column, **options):
 
 # File and metric patterns to what computes the value; the first that fits is taken.
 MATCHERS: list[tuple[str, str, Callable | None]] = [
-    ("", r"wild cluster|^the same with \|t|Wilcoxon", None),
+    ("", r"wild cluster bootstrap-t p .* share of \|t\*\| > ", None),  # ties not counted
+    ("swebench", r"number of system pairs .* wild", significant(method="wild")),
+    ("swebench", r"the same with \|t\*\| >= ", value("p_value", method="wild", clustered=True)),
+    ("", r"Wilcoxon signed-rank p", value("p_value", method="wilcoxon")),
     ("swebench", r"number of system pairs .* McNemar exact", significant(method="exact")),
     ("swebench", r"number of system pairs .* repo-clustered", significant(method="cr1")),
     ("robust03", r"number of system pairs", significant()),
@@ -348,10 +351,10 @@ MATCHED = [(k, entry) for k, entry in PAIRS if matched(entry)]
 
 @here
 def test_all_entries_of_pairs_are_matched():
-    """Except those that resample, signed ranks, and one that is no test of two systems."""
+    """Except p-values that leave ties out, and one that is no test of two systems."""
     others = [entry["metric"] for _, entry in PAIRS if not matched(entry)]
-    assert all(re.search(r"wild cluster|\|t\*\||Wilcoxon|Kendall", text) for text in others)
-    assert (len(MATCHED), len(others)) == (75, 13)
+    assert all(re.search(r"share of \|t\*\| > |Kendall", text) for text in others)
+    assert (len(MATCHED), len(others)) == (84, 4)
 
 
 @here

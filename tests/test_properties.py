@@ -22,6 +22,13 @@ METRICS = [
     fe.mcc("ok", "pred"),
     fe.f1("kind", "guess", average="macro"),
     fe.roc_auc("ok", "score"),
+    fe.brier("ok", "prob"),
+    fe.log_loss("ok", "prob"),
+    fe.ece("ok", "prob", bins=4),
+    fe.ece("ok", "prob", bins=4, strategy="quantile").alias("quantile_ece"),
+    fe.calibration_slope("ok", "prob"),
+    fe.cohen_kappa("kind", "guess", weights="linear", labels=["eel", "cat", "dog"]),
+    fe.informedness("ok", "pred"),
 ]
 ROLES: list[dict[str, Any]] = [
     {},
@@ -43,6 +50,7 @@ ROW = st.fixed_dictionaries(
         "kind": st.sampled_from(KINDS),
         "guess": st.sampled_from(KINDS),
         "score": st.sampled_from([0.0, 0.25, 0.5, 1.0]),
+        "prob": st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 0.875]),
         "w": st.sampled_from([0.5, 1.0, 2.0]),
     }
 )

@@ -1,5 +1,6 @@
 """The published and recomputed numbers of ../shared that ``summary`` can say."""
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -66,7 +67,59 @@ def auc(frame):
 def duplicated_auc(i):
     frame = scored(i)
     copies = [frame.filter(pl.col("y") == 0)] * (i["copies"] - 1)
-    return [auc(pl.concat([frame, *copies]))]
+    return values(
+        pl.concat([frame, *copies]),
+        fe.roc_auc("y", "s"),
+        fe.average_precision("y", "s"),
+        fe.precision_at_k("y", "s", 3),
+    )
+
+
+def ap(frame):
+    return values(frame, fe.average_precision("y", "s"))[0]
+
+
+def precision_at_hits(i):
+    points = scored(i).eval.curve("pr", "y", "s")
+    return points.filter(pl.col("recall").diff().fill_null(1) > 0)["precision"].to_list()
+
+
+def every_ranking(i):
+    """All arrangements of the positives, each a slice."""
+    n = i["n"]
+    found = list(itertools.combinations(range(n), i["pos"]))
+    frame = pl.DataFrame(
+        {
+            "ranking": np.repeat(np.arange(len(found)), n),
+            "y": np.concatenate([np.isin(np.arange(n), places) for places in found]),
+            "s": np.tile(np.arange(n), len(found)),
+        }
+    )
+    return float(np.mean(values(frame, fe.average_precision("y", "s"), by="ranking")))
+
+
+def precision_at_an_auc(i):
+    """All rankings of that AUC, by how many negatives each positive is below."""
+    positives, negatives = i["n_pos"], i["n_neg"]
+    wrong = round((1 - i["auc"]) * positives * negatives)
+    below = [
+        parts
+        for parts in itertools.combinations_with_replacement(range(wrong + 1), positives)
+        if sum(parts) == wrong
+    ]
+    frame = pl.DataFrame(
+        {
+            "ranking": np.repeat(np.arange(len(below)), positives + negatives),
+            "y": np.tile(np.arange(positives + negatives) < positives, len(below)),
+            "s": np.concatenate([[*(0.5 - np.array(b)), *-np.arange(negatives)] for b in below]),
+        }
+    )
+    for_all = frame.eval.summary(
+        fe.roc_auc("y", "s"), fe.precision_at_recall("y", "s", 0.8), by="ranking"
+    )
+    assert_allclose(for_all.filter(metric="roc_auc")["estimate"], i["auc"])
+    precision = for_all.filter(pl.col("metric") != "roc_auc")["estimate"]
+    return [precision.min(), precision.max()]
 
 
 def coverage(i):
@@ -109,17 +162,16 @@ def xorshift_positives(i):
 def repeated_normals(i):
     rng = np.random.default_rng(i["seed"])
     positive, negative = rng.normal(1.5, 1, 200), rng.normal(0, 1, 200)
-    return [
-        auc(
-            pl.DataFrame(
-                {
-                    "y": [1] * 200 + [0] * 200 * times,
-                    "s": np.concatenate([positive, np.tile(negative, times)]),
-                }
-            )
+    frames = [
+        pl.DataFrame(
+            {
+                "y": [1] * 200 + [0] * 200 * times,
+                "s": np.concatenate([positive, np.tile(negative, times)]),
+            }
         )
         for times in i["reps"]
     ]
+    return [[auc(frame) for frame in frames], [ap(frame) for frame in frames]]
 
 
 def matrix_averages(i):
@@ -249,9 +301,14 @@ SUMMARY: dict[str, Callable] = {
     "fraud-duplicated-negatives": duplicated_auc,
     "f1-1-001": f1_at,
     "auc-tie": lambda i: auc(scored(i)),
+    "fraud-ap": lambda i: ap(scored(i)),
+    "fraud-ap-terms": precision_at_hits,
+    "ap-tie": lambda i: [ap(scored(i))],
+    "ap-random-small": every_ranking,
+    "auc-precision-bound": precision_at_an_auc,
     "precision-1e4": lambda i: [precision_of(1.0, i["neg_per_pos"], i)],
     "precision-1e3": lambda i: [precision_of(i["prevalence"], 1 - i["prevalence"], i)],
-    "auc-duplication-exercise2": lambda i: [repeated_normals(i)],
+    "auc-duplication-exercise2": repeated_normals,
     "xorshift-auc-ap": xorshift_positives,
     "averages-3class": matrix_averages,
     "macro-absent-class": absent_class,
@@ -270,16 +327,17 @@ NOT_SUMMARY = {
     },
     "agreement of more than two raters": {"fleiss-small", "krippendorff-small"},
     "n-gram overlap of texts": {"ngram-clean", "ngram-leaked", "ngram-count", "ngram-short"},
-    "average precision": {
-        *("fraud-ap", "fraud-ap-terms", "ap-tie", "ap-lift", "ap-random-small"),
-    },
     "pairs behind the AUC, or what other tie rules would give": {
         "fraud-auc-pairs",
         "auc-tie-input-order",
     },
-    "bounds that are algebra, of no data": {"precision-half-bound", "auc-precision-bound"},
+    "bounds that are algebra, of no data": {"precision-half-bound", "ap-lift"},
     "scores whose formula is not in the vector": {"xorshift-prf"},
-    "costs of thresholds": {"bayes-threshold", "cost-sweep", "cost-sweep-predict-none"},
+    "thresholds, in the tests of best_threshold": {
+        "bayes-threshold",
+        "cost-sweep",
+        "cost-sweep-predict-none",
+    },
 }
 
 

@@ -10,8 +10,11 @@ import numpy.typing as npt
 import scipy
 
 from frame_eval.errors import EvalError
-from frame_eval.inference import proportion
-from frame_eval.inference.linear import Linear
+from frame_eval.inference import bootstrap, proportion
+from frame_eval.inference.bootstrap import Bootstrap
+from frame_eval.inference.linear import Linear, group_codes
+from frame_eval.inference.resample import DRAWS, Draws
+from frame_eval.inference.urns import kinds_of, urn
 from frame_eval.inference.variance import Variance, cr0, cr1, cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.table import Floats
@@ -30,8 +33,8 @@ Kind: TypeAlias = Literal[
     "cr2",
     "order",
 ]
-Interval: TypeAlias = Kind | None
-INTERVALS = (*get_args(Kind), None)
+Interval: TypeAlias = Kind | Bootstrap | None
+INTERVALS = (*get_args(Kind), *bootstrap.KINDS, None)
 SANDWICH = {"cr0": cr0, "cr1": cr1, "cr2": cr2, "t": cr2}
 FEW_FAILURES = 5
 
@@ -71,19 +74,28 @@ def choose(metric: Metric, interval: Interval) -> str | None:
         raise EvalError(f"interval='order' is for quantiles, and {name!r} is none")
     if interval in SANDWICH and not metric.smooth:
         raise EvalError(f"interval={interval!r} is not valid for {name!r}; use 'auto'")
+    if interval in bootstrap.KINDS:
+        bootstrap.check_bootstrap(metric, interval)
     return interval
 
 
 def intervals(
-    metric: Metric, found: Linear, interval: Interval, level: float, clustered: bool
+    metric: Metric,
+    found: Linear,
+    interval: Interval,
+    level: float,
+    clustered: bool,
+    draws: Draws = DRAWS,
 ) -> Intervals:
-    """The interval of every group."""
+    """The interval of every group; ``draws`` are those of the bootstrap, if it is asked for."""
     method = choose(metric, interval)
     groups = len(found.estimate)
     if method is None:
         empty = np.full(groups, np.nan)
         return Intervals(empty, empty, empty, _texts(groups, ""), _texts(groups, ""))
     clustered = clustered and bool((found.clusters < found.n).any())
+    if method in bootstrap.KINDS:
+        return _bootstrapped(metric, found, method, level, draws)
     if method == "t" and clustered:
         raise EvalError("interval='t' takes rows as independent; with clusters use 'cr2' or 'cr1'")
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,6 +106,23 @@ def intervals(
         if method == "order":
             return _order(metric, found, level, variance)
         return _linearised(metric, found, method, level, variance, grouped)
+
+
+def _bootstrapped(
+    metric: Metric, found: Linear, method: str, level: float, draws: Draws
+) -> Intervals:
+    table, groups = found.table, len(found.estimate)
+    group = group_codes(table, found.systems)
+    kinds = kinds_of(metric, table, found.totals, group, table.unit, None)
+    low, high, error = (np.full(groups, np.nan) for _ in range(3))
+    texts, notes = _texts(groups, ""), _texts(groups, "")
+    for i in np.flatnonzero(np.isfinite(found.estimate)):
+        limits = bootstrap.bootstrapped(urn(kinds, [int(i)]), np.ones(1), method, level, draws)
+        error[i], notes[i] = limits.std_error, limits.note
+        low[i], high[i] = np.clip([limits.low, limits.high], *metric.bounds)
+        grouped = found.clusters[i] < found.n[i]
+        texts[i] = bootstrap.named(method, draws, grouped=bool(grouped))
+    return Intervals(error, low, high, texts, notes)
 
 
 def _texts(groups: int, text: str) -> Texts:

@@ -37,7 +37,8 @@ class Linear:
 
     ``share`` is the hits over trials of a proportion (NaN otherwise), ``group`` and ``unit`` the
     codes of the rows of the samples. With ``singles`` a row of the samples stands for rows that are
-    each a unit of their own.
+    each a unit of their own. ``source`` is the table that all of it comes from, if there was one; a
+    group is one of ``systems`` systems in a slice.
     """
 
     estimate: Floats
@@ -52,6 +53,14 @@ class Linear:
     totals: Totals
     weighted: bool
     singles: bool
+    source: Table | None
+    systems: int
+
+    @property
+    def table(self) -> Table:
+        """The table that all of it comes from."""
+        assert self.source is not None
+        return self.source
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,11 @@ def added(group: Ints, values: Array, groups: int) -> Floats:
     return total
 
 
+def scattered(place: Ints, values: Array, size: int) -> Floats:
+    """The values summed by place, in any order."""
+    return np.bincount(place, values, size).astype(np.float64, copy=False)
+
+
 def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     """Estimate a metric in every group and linearise it there."""
     group = group_codes(table, systems)
@@ -137,6 +151,8 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
         totals=totals,
         weighted=table.weighted,
         singles=table.singles,
+        source=table,
+        systems=systems,
     )
 
 
@@ -198,8 +214,8 @@ def _proportion_term(
     metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
 ) -> tuple[Floats, list[Term]]:
     proportion: Any = metric.proportion
-    of_hits = _coefficients(proportion.hits, totals)
-    of_trials = _coefficients(proportion.trials, totals)
+    of_hits = coefficients(proportion.hits, totals)
+    of_trials = coefficients(proportion.trials, totals)
     size = totals.apply(proportion.trials)
     share = totals.apply(proportion.hits) / size
     p, whole = share[totals.group, None], size[totals.group, None]
@@ -260,7 +276,7 @@ def _weights(table: Table) -> Floats:
     return weights
 
 
-def _coefficients(function: Any, totals: Totals) -> Floats:
+def coefficients(function: Any, totals: Totals) -> Floats:
     """The coefficients of a linear function of the sums, for every group and cell."""
     parts = []
     for index, sums in totals.blocks:

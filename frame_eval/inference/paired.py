@@ -9,10 +9,17 @@ import numpy as np
 import scipy
 
 from frame_eval.errors import EvalError
-from frame_eval.inference import pairs
+from frame_eval.inference import bootstrap, pairs
+from frame_eval.inference.bootstrap import Bootstrap, bootstrapped
 from frame_eval.inference.intervals import SANDWICH, Texts, shown
-from frame_eval.inference.linear import Linear, Sample, added
+from frame_eval.inference.linear import Linear, Sample, added, group_codes
+from frame_eval.inference.margins import Limits
+from frame_eval.inference.permutation import paired_permutation, unpaired_permutation
+from frame_eval.inference.resample import DRAWS, Draws
+from frame_eval.inference.urns import Kinds, kinds_of, urn
 from frame_eval.inference.variance import Variance, cr2
+from frame_eval.inference.wilcoxon import signed_rank
+from frame_eval.inference.wild import wild
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import is_mean
 from frame_eval.metrics.quantiles import quantile_of
@@ -30,16 +37,24 @@ Test: TypeAlias = Literal[
     "cr0",
     "cr1",
     "cr2",
+    "permutation",
+    "wild",
+    "wilcoxon",
 ]
-Method: TypeAlias = Test | None
-METHODS = (*get_args(Test), None)
+Method: TypeAlias = Test | Bootstrap | None
+METHODS = (*get_args(Test), *bootstrap.KINDS, None)
+WITH_LIMITS = ("auto", "score", "unpooled", "t", "cr0", "cr1", "cr2")
+RESAMPLING = (*bootstrap.KINDS, "permutation")
 BINARY = ("score", "exact", "mid-p", "corrected")
 UNPAIRED = ("score", "pooled", "unpooled")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two systems by slice, with its error, test and counts."""
+    """The difference of two systems by slice, with its error, test and counts.
+
+    ``limits`` gives the interval of the same test at other levels, where it has one.
+    """
 
     value: Floats
     std_error: Floats
@@ -53,6 +68,29 @@ class Difference:
     clusters: Floats
     method: Texts
     note: Texts
+    df: Floats
+    limits: Limits | None
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """What is drawn for a difference: the unit of every row of the table, and the strata of units.
+
+    ``grouped`` says in which slices units are clusters.
+    """
+
+    unit: Ints
+    strata: Ints | None
+    grouped: Any
+    level: float
+    draws: Draws
+    scale: float
+
+    def kinds(self, metric: Metric, found: Linear) -> Kinds:
+        """The units of both systems, as what can be drawn."""
+        table = found.table
+        group = group_codes(table, 2)
+        return kinds_of(metric, table, found.totals, group, self.unit, self.strata)
 
 
 @dataclass(frozen=True)
@@ -103,15 +141,15 @@ def paired(
     cluster_of: Ints,
     method: Method,
     level: float,
+    draws: Draws = DRAWS,
     scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on the same examples, in every slice.
 
-    With ``scale`` the estimate of system 1 counts only so much, for margins relative to it.
+    ``draws`` are those of the methods that resample. With ``scale`` the estimate of system 1 counts
+    only so much, for margins relative to it.
     """
-    a, b = split(_in_units(metric, found))
-    both = Pairs(a, b, a.group, cluster_of[a.unit])
-    joint = _joint(both, scale)
+    both, joint = _together(metric, found, cluster_of, scale)
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         binary = _is_binary(metric, both) & ~grouped & (scale == 1 and not found.weighted)
@@ -123,38 +161,77 @@ def paired(
         if method in ("auto", *BINARY):
             counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
             result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
+        elif method in RESAMPLING:
+            units = cluster_of[found.table.unit]
+            how = Resampling(units, None, grouped, level, draws, scale)
+            by = _by_permutation if method == "permutation" else _by_bootstrap
+            result = by(result, metric, found, method, how)
+        elif method == "wild":
+            result = _by_wild(result, joint, grouped, draws)
+        elif method == "wilcoxon":
+            values = _example_differences(metric, found)
+            result = _by_wilcoxon(result, metric, both, values, grouped, level)
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
-    return result if method is not None else _without_test(result)
+    return _tested(metric, method, result)
 
 
-def _in_units(metric: Metric, found: Linear) -> Linear:
-    """Influences on a quantile in the unit of the column: those on the share, over the density.
+def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
+    """The differences of system 0 and system 1 by slice, linearised over clusters."""
+    return _together(metric, found, cluster_of, 1.0)[1]
+
+
+def _together(
+    metric: Metric, found: Linear, cluster_of: Ints, scale: float
+) -> tuple[Pairs, Linear]:
+    a, b = split(in_units(metric, found))
+    both = Pairs(a, b, a.group, cluster_of[a.unit])
+    return both, _joint(both, scale)
+
+
+def by_t(joint: Linear, level: float) -> Difference:
+    """The t-test of differences that are linearised already, with CR2 errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _by_t(joint, cr2(joint), "cr2", level, joint.clusters < joint.n)
+
+
+def in_units(metric: Metric, found: Linear) -> Linear:
+    """The influences on the metric, where those at hand are on a share that it is a function of."""
+    if metric.quantile is not None:
+        slope = _per_share(metric.quantile, found)
+    elif metric.proportion is not None and metric.proportion.slope is not None:
+        slope = metric.proportion.slope(found.share)
+    else:
+        return found
+    samples = tuple(
+        replace(
+            sample,
+            influence=sample.influence * slope[found.group],
+            squares=sample.squares * slope[found.group] ** 2,
+            within=sample.within * slope**2,
+        )
+        for sample in found.samples
+    )
+    return replace(found, samples=samples)
+
+
+def _per_share(q: float, found: Linear) -> Floats:
+    """How a quantile falls as the share below it grows: minus one over the density.
 
     The density is that of the order statistics one standard error around the quantile (Francisco
     and Fuller 1991).
     """
-    if metric.quantile is None:
-        return found
     error = np.sqrt(cr2(found).value)
     slope = np.full(len(error), np.nan)
     for index, sums in found.totals.blocks:
         i = int(index[0])
         if error[i] > 1e-12:
-            around = np.clip(metric.quantile + error[i] * np.array([-1.0, 1.0]), 0, 1)
+            around = np.clip(q + error[i] * np.array([-1.0, 1.0]), 0, 1)
             low, high = quantile_of(sums.classes[0], sums.n, around, float(np.sum(sums.rows)))
-            slope[i] = (high - low) / (around[1] - around[0])
+            slope[i] = -(high - low) / (around[1] - around[0])
         elif error[i] <= 1e-12 and np.count_nonzero(sums.n) == 1:
             slope[i] = 0.0  # the quantile of one value, however often, has no error
-    samples = tuple(
-        replace(
-            sample,
-            influence=-sample.influence * slope[found.group],
-            squares=sample.squares * slope[found.group] ** 2,
-        )
-        for sample in found.samples
-    )
-    return replace(found, samples=samples)
+    return slope
 
 
 def _joint(both: Pairs, scale: float) -> Linear:
@@ -280,7 +357,14 @@ def _by_t(
     same = flat & (value == 0)
     p = np.where(flat, np.nan, 2 * scipy.special.stdtr(variance.df, -np.abs(value / error)))
     p = np.where(same & np.isfinite(value), 1.0, p)
-    half = np.where(flat, np.nan, scipy.special.stdtrit(variance.df, 0.5 + level / 2) * error)
+
+    def limits(levels: Floats) -> tuple[Floats, Floats]:
+        with np.errstate(invalid="ignore"):
+            reach = scipy.special.stdtrit(variance.df, 0.5 + levels / 2) * error
+        reach = np.where(flat, np.nan, reach)
+        return value - reach, value + reach
+
+    low, high = limits(np.full(len(value), level))
     texts, notes = np.full(len(value), "", object), np.full(len(value), "", object)
     for i in np.flatnonzero(np.isfinite(value)):
         if same[i]:
@@ -298,8 +382,8 @@ def _by_t(
     return Difference(
         value,
         np.where(flat & ~same, np.nan, error),
-        value - half,
-        value + half,
+        low,
+        high,
         p,
         nothing,
         nothing,
@@ -308,6 +392,8 @@ def _by_t(
         joint.clusters,
         texts,
         notes,
+        variance.df,
+        limits,
     )
 
 
@@ -315,9 +401,12 @@ def _by_score(
     found: Difference, method: str, level: float, b: Floats, c: Floats, n: Floats
 ) -> Difference:
     """McNemar's test in the slices that have counts of discordant pairs."""
+    use = n > 0
     low, high = np.full(len(b), np.nan), np.full(len(b), np.nan)
+    limits: Limits | None = None
     if method == "score":
         p = pairs.mcnemar_score(b, c)[1]
+        limits = _where(use, lambda levels: pairs.tango(b, c, n, levels), found.limits)
         low, high = pairs.tango(b, c, n, level)
     elif method == "exact":
         p = pairs.mcnemar_exact(b, c)
@@ -325,7 +414,6 @@ def _by_score(
         p = pairs.mcnemar_midp(b, c)
     else:
         p = pairs.mcnemar_corrected(b, c)[1]
-    use = n > 0
     name = {
         "score": "McNemar score, Tango",
         "exact": "McNemar exact",
@@ -342,25 +430,173 @@ def _by_score(
         p_value=np.where(use, p, found.p_value),
         method=np.where(use, name, found.method),
         note=np.where(use, "", found.note),
+        df=np.where(use, np.inf, found.df),
+        limits=limits,
     )
 
 
-def _without_test(found: Difference) -> Difference:
+def _where(use: Any, here: Limits, elsewhere: Limits | None) -> Limits:
+    """The limits of one test in some slices, of another in the rest."""
+
+    def limits(levels: Floats) -> tuple[Floats, Floats]:
+        low, high = here(levels)
+        if elsewhere is None:
+            return low, high
+        other = elsewhere(levels)
+        return np.where(use, low, other[0]), np.where(use, high, other[1])
+
+    return limits
+
+
+def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
+    """The difference, without its test where none was asked for or is valid for the metric."""
+    if method in RESAMPLING or (method is not None and metric.linear):
+        return found
+    if method not in ("auto", None):
+        raise EvalError(f"method={method!r} is not valid for {metric.name!r}; use 'auto'")
     nothing = np.full(len(found.value), np.nan)
     blank = np.full(len(found.value), "", object)
     return replace(
-        found, std_error=nothing, low=nothing, high=nothing, p_value=nothing, method=blank
+        found,
+        std_error=nothing,
+        low=nothing,
+        high=nothing,
+        p_value=nothing,
+        method=blank,
+        note=found.note if metric.linear else blank,
     )
 
 
+def _by_bootstrap(
+    result: Difference, metric: Metric, found: Linear, kind: Any, resampling: Resampling
+) -> Difference:
+    """The difference by resampling the units of both systems: the same ones if they are paired."""
+    kinds = resampling.kinds(metric, found)
+    low, high, error, p = (np.full(len(result.value), np.nan) for _ in range(4))
+    texts, notes = (np.full(len(result.value), "", object) for _ in range(2))
+    coefficients = np.array([1.0, -resampling.scale])
+    for i in np.flatnonzero(np.isfinite(result.value)):
+        drawn = urn(kinds, [2 * int(i), 2 * int(i) + 1])
+        limits = bootstrapped(drawn, coefficients, kind, resampling.level, resampling.draws)
+        low[i], high[i], p[i] = limits.low, limits.high, limits.p_value
+        error[i], notes[i] = limits.std_error, limits.note
+        texts[i] = bootstrap.named(kind, resampling.draws, grouped=bool(resampling.grouped[i]))
+    return replace(
+        result,
+        low=low,
+        high=high,
+        std_error=error,
+        p_value=p,
+        method=texts,
+        note=notes,
+        limits=None,
+    )
+
+
+def _by_permutation(
+    result: Difference, metric: Metric, found: Linear, _: Any, resampling: Resampling
+) -> Difference:
+    """The p-value by exchanging systems within units; or, unpaired, units between systems."""
+    kinds = resampling.kinds(metric, found)
+    if resampling.strata is not None and bool(resampling.grouped.any()):
+        _check_nested(found)
+    p = np.full(len(result.value), np.nan)
+    texts = np.full(len(result.value), "", object)
+    for i in np.flatnonzero(np.isfinite(result.value)):
+        groups = [2 * int(i), 2 * int(i) + 1]
+        if resampling.strata is None:
+            p[i], exact = paired_permutation(urn(kinds, groups), resampling.draws)
+        else:
+            drawn = urn(kinds, groups, together=True)
+            first = np.where(drawn.strata == 0, drawn.counts, 0)
+            p[i], exact = unpaired_permutation(drawn, first, resampling.draws)
+        kind = "cluster permutation" if resampling.grouped[i] else "permutation"
+        texts[i] = f"{kind}, {'exact' if exact else f'B={resampling.draws.resamples}'}"
+    none = np.full(len(p), np.nan)
+    blank = np.full(len(p), "", object)
+    return replace(result, low=none, high=none, p_value=p, method=texts, note=blank, limits=None)
+
+
+def _by_wild(result: Difference, joint: Linear, grouped: Any, draws: Draws) -> Difference:
+    """The p-value of the null-imposed wild cluster bootstrap."""
+    influence = np.sum([sample.influence for sample in joint.samples], axis=0)
+    share = np.mean([sample.share for sample in joint.samples], axis=0)
+    p = wild(influence, share, joint.group, joint.estimate, draws.resamples, draws.seed)
+    clusters = np.bincount(joint.group, (share != 0) | (influence != 0), len(p))
+    texts = np.full(len(p), "", object)
+    for i in np.flatnonzero(np.isfinite(p)):
+        how = "exact" if 2 ** clusters[i] <= draws.resamples else f"B={draws.resamples}"
+        texts[i] = f"wild {'cluster ' if grouped[i] else ''}bootstrap, {how}"
+    none = np.full(len(p), np.nan)
+    return replace(result, low=none, high=none, p_value=p, method=texts, limits=None)
+
+
+def _by_wilcoxon(
+    result: Difference, metric: Metric, both: Pairs, values: Floats, grouped: Any, level: float
+) -> Difference:
+    """Wilcoxon's signed ranks of the differences of examples, with an estimate of its own."""
+    if grouped.any() or both.a.weighted:
+        raise EvalError("method='wilcoxon' takes examples as independent and alike; use 'auto'")
+    if np.isnan(values).all() and len(values):
+        raise EvalError(f"method='wilcoxon' needs a value per example, which {metric.name!r} lacks")
+    there = np.isfinite(values)
+    # Averages of trials come with rounding, which must not break ties; single values without.
+    averaged = float(max(both.a.samples[0].size.max(initial=0), both.b.samples[0].size.max()) > 1)
+    rounding = averaged * 1e-12 * (np.abs(both.a.estimate) + np.abs(both.b.estimate))
+    found = signed_rank(
+        values[there], both.slice[there], len(result.value), level, np.nan_to_num(rounding)
+    )
+    texts = np.where(np.isfinite(found.p_value), "Wilcoxon signed rank, Hodges-Lehmann", "")
+    notes = np.where(np.isfinite(found.estimate), "difference is the Hodges-Lehmann estimate", "")
+    return replace(
+        result,
+        value=found.estimate,
+        std_error=np.full(len(result.value), np.nan),
+        low=found.low,
+        high=found.high,
+        p_value=found.p_value,
+        method=texts.astype(object),
+        note=notes.astype(object),
+        limits=None,
+    )
+
+
+def _example_differences(metric: Metric, found: Linear) -> Floats:
+    """The value of system 0 less that of system 1 on every example; NaN without such values."""
+    table = found.table
+    share = metric.proportion is not None and metric.proportion.map is None
+    if not (share or is_mean(metric)):
+        return np.full(int((table.system == 0).sum()), np.nan)
+    kinds = kinds_of(metric, table, found.totals, group_codes(table, 2), table.unit, None)
+    over, under = kinds.vectors.T[:2] if share else kinds.vectors.T[1::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = over / under
+    return np.asarray(values[table.system == 0] - values[table.system == 1], float)
+
+
+def _check_nested(found: Linear) -> None:
+    table = found.table
+    both = np.intersect1d(table.unit[table.system == 0], table.unit[table.system == 1])
+    if len(both):
+        raise EvalError(
+            f"{len(both)} clusters have rows of both systems, so that they can not be dealt to one "
+            "of them; pair by example=, or use method='auto'"
+        )
+
+
 def unpaired(
-    metric: Metric, found: Linear, method: Method, level: float, scale: float = 1.0
+    metric: Metric,
+    found: Linear,
+    method: Method,
+    level: float,
+    draws: Draws = DRAWS,
+    scale: float = 1.0,
 ) -> Difference:
     """The difference of system 0 and system 1 on different examples, in every slice."""
-    a, b = split(_in_units(metric, found))
+    a, b = split(in_units(metric, found))
     value = a.estimate - scale * b.estimate
     grouped = (a.clusters < a.n) | (b.clusters < b.n)
-    if method in ("exact", "mid-p", "corrected"):
+    if method in ("exact", "mid-p", "corrected", "wild", "wilcoxon"):
         raise EvalError(f"method={method!r} is for pairs; with paired=False use 'auto'")
     if method == "t" and grouped.any():
         raise EvalError("method='t' takes examples as independent; with clusters use 'cr2'")
@@ -383,7 +619,14 @@ def unpaired(
         if method in ("auto", *UNPAIRED):
             kind = "score" if method == "auto" else str(method)
             result = _by_two_proportions(result, a, b, kind, level, score)
-    return result if method is not None else _without_test(result)
+        elif method in RESAMPLING:
+            # Systems that are independent are strata: each keeps the number of its units.
+            unit = found.table.unit * 2 + found.table.system
+            strata = np.arange(unit.max(initial=0) + 1) % 2
+            how = Resampling(unit, strata, grouped, level, draws, scale)
+            by = _by_permutation if method == "permutation" else _by_bootstrap
+            result = by(result, metric, found, method, how)
+    return _tested(metric, method, result)
 
 
 def _shared_clusters(a: Linear, b: Linear) -> Any:
@@ -401,9 +644,15 @@ def _by_two_proportions(
     x1, n1, x2, n2 = (np.where(use, value, np.nan) for value in x)
     error = np.sqrt(a.share * (1 - a.share) / a.n + b.share * (1 - b.share) / b.n)
     low, high = np.full(len(error), np.nan), np.full(len(error), np.nan)
+    limits: Limits | None = None
     if kind == "score":
         p = pairs.two_proportions(x1, n1, x2, n2)[1]
-        low, high = pairs.miettinen_nurminen(x1, n1, x2, n2, level)
+
+        def by_score(levels: Any) -> tuple[Floats, Floats]:
+            return pairs.miettinen_nurminen(x1, n1, x2, n2, levels)
+
+        low, high = by_score(level)
+        limits = _where(use, by_score, found.limits)
     elif kind == "unpooled":
         p = pairs.unpooled_z(x1, n1, x2, n2)[1]
         half = -scipy.special.ndtri((1 - level) / 2) * error
@@ -419,4 +668,6 @@ def _by_two_proportions(
         p_value=np.where(use, p, found.p_value),
         method=np.where(use, name[kind], found.method),
         note=np.where(use, "", found.note),
+        df=np.where(use, np.inf, found.df),
+        limits=limits,
     )

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from frame_eval.columns import Source, category, equal, label
 from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.confusion import (
     NO_LABELS,
+    Averaging,
     Confusion,
     Score,
     certain_chance,
@@ -25,6 +27,7 @@ from frame_eval.metrics.confusion import (
     class_value,
     fbeta_score,
     gradient_of,
+    jaccard_score,
     kappa_score,
     left_out,
     mcc_score,
@@ -37,12 +40,17 @@ from frame_eval.metrics.confusion import (
     whole,
     whole_gradient,
 )
-from frame_eval.metrics.core import Metric, PerClass, Proportion
-from frame_eval.metrics.means import NO_ROWS
+from frame_eval.metrics.core import Metric, PerClass, Proportion, Unit
+from frame_eval.metrics.costs import (
+    no_chance_disagreement,
+    weighted_kappa,
+    weighted_kappa_gradient,
+)
+from frame_eval.metrics.means import NO_ROWS, _no_denominator, _ratio, _ratio_gradient
 
 Array: TypeAlias = npt.NDArray[Any]
-Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted'] | None"
-AVERAGES = ("binary", "macro", "micro", "weighted", None)
+Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
+AVERAGES = ("binary", "macro", "micro", "weighted", "samples", None)
 
 
 def _hit(c: Any) -> Any:
@@ -223,15 +231,17 @@ def _opposite(c: Any) -> Any:
     return 1 - c.y
 
 
+def _finish_of(family: Family) -> tuple[Any, Any]:
+    """The score from the sums of two classes, and its gradient where it is given."""
+    if family.beta is None:
+        return partial(_quotient, family.hits, family.trials), None
+    return partial(_binary_fbeta, family.beta), partial(_binary_fbeta_gradient, family.beta)
+
+
 def _binary(
     family: Family, target: Source, pred: Source, positive: Any, zero: float | None
 ) -> Metric:
-    if family.beta is None:
-        finish: Any = partial(_quotient, family.hits, family.trials)
-        gradient = None
-    else:
-        finish = partial(_binary_fbeta, family.beta)
-        gradient = partial(_binary_fbeta_gradient, family.beta)
+    finish, gradient = _finish_of(family)
     linear = family.beta not in (None, 1.0)
     return Metric(
         family.name,
@@ -249,6 +259,45 @@ def _binary(
     )
 
 
+def _of_example(family: Family, zero: float | None, u: Any, when: Any) -> Any:
+    """The score of one example, -1 where it is undefined."""
+    finish = _finish_of(family)[0]
+    undefined = -1.0 if zero is None else float(zero)
+    return when(family.trials(u) > 0).then(finish(u)).otherwise(undefined)
+
+
+def _defined(c: Any) -> Any:
+    return {"x": c.value.clip(0.0, 1.0), "y": (c.value + 1.0).clip(0.0, 1.0)}
+
+
+def _examples_left_out(s: Any) -> Any:
+    # Weights have no scale: the share that is undefined, in examples.
+    with np.errstate(invalid="ignore"):
+        count = np.round((1.0 - s.y / s.n) * s.rows)
+    texts = [f"{k:g} examples undefined, left out" if k > 0 else "" for k in count.flat]
+    return np.array(texts, object).reshape(count.shape)
+
+
+def _samples(
+    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
+) -> Metric:
+    """The mean over examples of their score, a row per label of each example."""
+    return Metric(
+        f"samples_{family.name}",
+        {"y": label(target, positive), "p": label(pred, positive)},
+        _defined,
+        _ratio,
+        gradient=_ratio_gradient,
+        samples={"y": ("x", "y")},
+        better="higher",
+        bounds=(0, 1),
+        undefined={"no example is defined": _no_denominator},
+        worst={"p": _opposite},
+        unit=Unit(sums=family.sums, value=partial(_of_example, family, zero)),
+        note=_examples_left_out,
+    )
+
+
 def _build(
     family: Family,
     target: Source,
@@ -257,16 +306,23 @@ def _build(
     positive: Any,
     labels: Sequence[Any] | None,
     zero: float | None,
+    min_support: int,
 ) -> Metric:
     """A member of the family under one of the averages."""
     check_option("average", average, AVERAGES)
     check_option("zero_division", zero, (None, 0, 1))
-    if average != "binary" and positive is not None:
-        raise EvalError(f"positive={positive!r} goes with average='binary', not {average!r}")
-    if average == "binary":
+    two = average in ("binary", "samples")
+    if not two and positive is not None:
+        raise EvalError(
+            f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
+        )
+    if min_support and average not in ("macro", "weighted"):
+        raise EvalError("min_support= goes with average='macro' or 'weighted'")
+    if two:
         if labels is not None:
             raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
-        return _binary(family, target, pred, positive, zero)
+        build = _binary if average == "binary" else _samples
+        return build(family, target, pred, positive, zero)
     common = {"better": "higher", "bounds": (0, 1)}
     if average is None:
         return _matrix_metric(
@@ -279,7 +335,7 @@ def _build(
         )
     name = f"{average}_{family.name}"
     if average == "micro":
-        if labels is None and family.kind != "specificity":
+        if labels is None and family.kind not in ("specificity", "jaccard"):
             return _accuracy_like(name, target, pred)
         pooled = partial(micro, family.score, labels)
         return _matrix_metric(
@@ -292,7 +348,7 @@ def _build(
             undefined=NO_LABELS,
             **common,
         )
-    arguments = (family.score, average, labels, zero)
+    arguments = (family.score, Averaging(average, labels, zero, min_support))
     return _matrix_metric(
         name,
         target,
@@ -313,6 +369,7 @@ def precision(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The share of positive predictions that are right: tp / (tp + fp).
 
@@ -324,12 +381,17 @@ def precision(
         ``"binary"``: one class against the rest. ``"macro"``: the mean over the classes that
         occur in the slice as label or prediction. ``"weighted"``: the same, weighted by support.
         ``"micro"``: counts pooled over classes. None: a row per class, in a column ``class``.
+        ``"samples"``: of multi-label rows, one per label of each ``example`` with 0/1 columns,
+        the mean over examples (``"binary"`` on the same rows is the micro average over labels).
     positive
-        The positive class of ``"binary"``; True or 1 by default.
+        The positive class of ``"binary"`` and ``"samples"``; True or 1 by default.
     labels
         The classes to average over, instead of those that occur.
     zero_division
         The value (0 or 1) where nothing is predicted positive, instead of null.
+    min_support
+        The fewest rows of a label with which its class is in a ``"macro"`` or ``"weighted"``
+        average; ``note`` names those left out.
 
     Returns
     -------
@@ -359,7 +421,7 @@ def precision(
         _tp_fp,
         "no predicted positives",
     )
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def recall(
@@ -370,12 +432,13 @@ def recall(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The share of positives that are found: tp / (tp + fn). Also called sensitivity.
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -396,7 +459,7 @@ def recall(
     (0.5, 2)
     """
     family = Family("recall", "recall", recall_score, _sums_tp_fn, _tp, _tp_fn, "no positives")
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def specificity(
@@ -407,12 +470,13 @@ def specificity(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The share of negatives that are left alone: tn / (tn + fp).
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -435,7 +499,7 @@ def specificity(
     family = Family(
         "specificity", "specificity", specificity_score, _sums_tn_fp, _tn, _tn_fp, "no negatives"
     )
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def fbeta(
@@ -447,6 +511,7 @@ def fbeta(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The F score: (1 + b^2) tp / ((1 + b^2) tp + b^2 fn + fp) (van Rijsbergen 1979).
 
@@ -454,7 +519,7 @@ def fbeta(
     ----------
     beta
         How much more recall counts than precision; positive.
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -487,7 +552,7 @@ def fbeta(
         "no positives and no predicted positives",
         float(beta),
     )
-    return _build(family, target, pred, average, positive, labels, zero_division)
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def f1(
@@ -498,6 +563,7 @@ def f1(
     positive: Any = None,
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
+    min_support: int = 0,
 ) -> Metric:
     """The harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn).
 
@@ -506,7 +572,7 @@ def f1(
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division
+    target, pred, average, positive, labels, zero_division, min_support
         As for :func:`precision`.
 
     Returns
@@ -534,7 +600,57 @@ def f1(
         positive=positive,
         labels=labels,
         zero_division=zero_division,
+        min_support=min_support,
     )
+
+
+def jaccard(
+    target: Source,
+    pred: Source,
+    *,
+    average: Average = "binary",
+    positive: Any = None,
+    labels: Sequence[Any] | None = None,
+    zero_division: float | None = None,
+    min_support: int = 0,
+) -> Metric:
+    """Intersection over union of labels and predictions: tp / (tp + fp + fn) (Jaccard 1912).
+
+    The macro average over pixels as rows is the mean intersection over union of a segmentation.
+
+    Parameters
+    ----------
+    target, pred, average, positive, labels, zero_division, min_support
+        As for :func:`precision`.
+
+    Returns
+    -------
+    Metric
+        Between 0 and 1, with proportion intervals when binary or per class. Null without positives
+        and predicted positives.
+
+    Raises
+    ------
+    EvalError
+        As :func:`precision`.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"gold": [1, 0, 1, 0], "pred": [1, 1, 0, 0]})
+    >>> round(df.eval.summary(fe.jaccard("gold", "pred"))["estimate"].item(), 4)
+    0.3333
+    """
+    family = Family(
+        "jaccard",
+        "jaccard",
+        jaccard_score,
+        _sums_tp_fp_fn,
+        _tp,
+        _tp_fp_fn,
+        "no positives and no predicted positives",
+    )
+    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
 
 
 def mcc(target: Source, pred: Source) -> Metric:
@@ -574,23 +690,37 @@ def mcc(target: Source, pred: Source) -> Metric:
     )
 
 
-def cohen_kappa(target: Source, pred: Source) -> Metric:
-    """Cohen's kappa: agreement beyond chance, (po - pe) / (1 - pe) (Cohen 1960).
+def cohen_kappa(
+    target: Source,
+    pred: Source,
+    *,
+    weights: Literal["linear", "quadratic"] | None = None,
+    labels: Sequence[Any] | None = None,
+) -> Metric:
+    """Cohen's kappa: agreement beyond chance, (po - pe) / (1 - pe) (Cohen 1960, 1968).
 
     Parameters
     ----------
     target, pred
         Label columns of one type: two raters, or labels and predictions.
+    weights
+        For grades: how much a disagreement counts, by the distance of the two grades
+        (``"linear"``) or its square (``"quadratic"``). None: all disagreements count the same.
+    labels
+        All classes in their order, one step apart; by default the distance is that of the numbers
+        in the columns. Text needs it.
 
     Returns
     -------
     Metric
-        At most 1. Null when chance agreement is 1 (both columns constant with the same class).
+        Called ``cohen_kappa``, ``linear_cohen_kappa`` or ``quadratic_cohen_kappa``; at most 1. Null
+        when chance agreement is 1 (both columns constant with the same class).
 
     Raises
     ------
-    ColumnError
-        In a verb, when the two columns can not be compared.
+    EvalError
+        For unknown weights, or labels without weights; in a verb for columns that can not be
+        compared, and with weights for text without ``labels`` or classes that are not among them.
 
     Examples
     --------
@@ -598,26 +728,46 @@ def cohen_kappa(target: Source, pred: Source) -> Metric:
     >>> df = pl.DataFrame({"judge": ["A", "B", "A", "B"], "human": ["A", "B", "B", "B"]})
     >>> df.eval.summary(fe.cohen_kappa("judge", "human"))["estimate"].item()
     0.5
+    >>> df = pl.DataFrame({"judge": [1, 2, 3, 3], "human": [1, 2, 2, 3]})
+    >>> kappa = fe.cohen_kappa("judge", "human", weights="quadratic")
+    >>> round(df.eval.summary(kappa)["estimate"].item(), 4)
+    0.8
     """
+    check_option("weights", weights, (None, "linear", "quadratic"))
+    common: dict[str, Any] = {"better": "higher", "bounds": (-1, 1)}
+    if weights is None:
+        if labels is not None:
+            raise EvalError("labels= orders grades: say weights='linear' or 'quadratic'")
+        return _matrix_metric(
+            "cohen_kappa",
+            target,
+            pred,
+            partial(whole, kappa_score),
+            gradient=partial(whole_gradient, kappa_score),
+            undefined={"chance agreement is 1": certain_chance},
+            **common,
+        )
+    arguments = (labels, 1 if weights == "linear" else 2)
     return _matrix_metric(
-        "cohen_kappa",
+        f"{weights}_cohen_kappa",
         target,
         pred,
-        partial(whole, kappa_score),
-        gradient=partial(whole_gradient, kappa_score),
-        better="higher",
-        bounds=(-1, 1),
-        undefined={"chance agreement is 1": certain_chance},
+        partial(weighted_kappa, *arguments),
+        gradient=partial(weighted_kappa_gradient, *arguments),
+        undefined={"chance agreement is 1": partial(no_chance_disagreement, *arguments)},
+        **common,
     )
 
 
-def balanced_accuracy(target: Source, pred: Source) -> Metric:
+def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> Metric:
     """The mean over classes of their recall (Brodersen and others 2010).
 
     Parameters
     ----------
     target, pred
         Label columns of one type.
+    min_support
+        The fewest rows of a label with which its class counts; ``note`` names those left out.
 
     Returns
     -------
@@ -636,12 +786,14 @@ def balanced_accuracy(target: Source, pred: Source) -> Metric:
     >>> df.eval.summary(fe.balanced_accuracy("gold", "pred"))["estimate"].item()
     0.75
     """
+    arguments = (recall_score, Averaging("macro", least=min_support))
     return _matrix_metric(
         "balanced_accuracy",
         target,
         pred,
-        partial(class_average, recall_score, "macro", None, None),
-        gradient=partial(class_average_gradient, recall_score, "macro", None, None),
+        partial(class_average, *arguments),
+        gradient=partial(class_average_gradient, *arguments),
+        note=partial(left_out, *arguments) if min_support else None,
         better="higher",
         bounds=(0, 1),
         undefined=NO_LABELS,

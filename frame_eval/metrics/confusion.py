@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from frame_eval.errors import listing
+
 Array: TypeAlias = npt.NDArray[Any]
 
 
@@ -69,6 +71,13 @@ def specificity_score(c: Confusion) -> Score:
     value = (negatives - c.predicted + c.diagonal) / negatives
     one = 1 / negatives
     return Score(value, one, (value - 1) * one, -one, (1 - value) * one)
+
+
+def jaccard_score(c: Confusion) -> Score:
+    total = c.truth + c.predicted - c.diagonal
+    value = c.diagonal / total
+    by_margin = -value / total
+    return Score(value, (1 + value) / total, by_margin, by_margin, np.zeros_like(value))
 
 
 def kappa_score(c: Confusion) -> Score:
@@ -134,35 +143,63 @@ class Averaged(NamedTuple):
     truth: Array
 
 
-def _averaged(score: Any, average: str, labels: Any, zero: float | None, s: Any) -> Averaged:
-    chosen = _chosen(labels, s.classes[0])
-    confusion = _padded(_confusion(s), len(chosen))
+class Averaging(NamedTuple):
+    """Which classes are averaged, and how: ``zero`` counts for a class that is undefined."""
+
+    kind: str
+    labels: Sequence[Any] | None = None
+    zero: float | None = None
+    least: int = 0
+
+
+def _averaged(score: Any, average: Averaging, s: Any) -> Averaged:
+    confusion = _margins(average, s)
     with np.errstate(divide="ignore", invalid="ignore"):
         each = score(confusion)
-    occurs = chosen & ((confusion.truth + confusion.predicted > 0) | (labels is not None))
+    occurs = _occurring(average, s) & ~_rare(average, s)
     undefined = occurs & ~np.isfinite(each.value)
-    if zero is not None:
-        each = each._replace(value=np.where(undefined, zero, each.value))
+    if average.zero is not None:
+        each = each._replace(value=np.where(undefined, average.zero, each.value))
     defined = occurs & np.isfinite(each.value)
     truth = np.where(defined, confusion.truth, 0.0)
-    weights = truth if average == "weighted" else defined.astype(float)
+    weights = truth if average.kind == "weighted" else defined.astype(float)
     with np.errstate(divide="ignore", invalid="ignore"):
         return Averaged(each, defined, occurs, weights / weights.sum(-1, keepdims=True), truth)
 
 
-def class_average(score: Any, average: str, labels: Any, zero: float | None, s: Any) -> Array:
-    found = _averaged(score, average, labels, zero, s)
+def _margins(average: Averaging, s: Any) -> Confusion:
+    return _padded(_confusion(s), len(_chosen(average.labels, s.classes[0])))
+
+
+def _occurring(average: Averaging, s: Any) -> Array:
+    """The classes asked for, or else those that occur as label or prediction."""
+    c = _margins(average, s)
+    chosen = _chosen(average.labels, s.classes[0])
+    return chosen & ((c.truth + c.predicted > 0) | (average.labels is not None))
+
+
+def _rare(average: Averaging, s: Any) -> Array:
+    """The classes with fewer rows of that label than asked for."""
+    size = len(_chosen(average.labels, s.classes[0]))
+    if not average.least:
+        return np.zeros(size, bool)
+    support = s.rows.sum(-1)
+    width = [(0, 0)] * (support.ndim - 1) + [(0, size - support.shape[-1])]
+    rare: Array = np.pad(support, width) < average.least
+    return rare
+
+
+def class_average(score: Any, average: Averaging, s: Any) -> Array:
+    found = _averaged(score, average, s)
     value: Array = (np.where(found.defined, found.score.value, 0.0) * found.weights).sum(-1)
     return np.where(found.defined.any(-1), value, np.nan)
 
 
-def class_average_gradient(
-    score: Any, average: str, labels: Any, zero: float | None, s: Any
-) -> Any:
-    found = _averaged(score, average, labels, zero, s)
+def class_average_gradient(score: Any, average: Averaging, s: Any) -> Any:
+    found = _averaged(score, average, s)
     weights = found.weights
     parts = [_weighted(part, weights) for part in found.score[1:]]
-    if average == "weighted":
+    if average.kind == "weighted":
         values = np.where(found.defined, found.score.value, 0.0)
         mean = (values * weights).sum(-1, keepdims=True)
         total = found.truth.sum(-1, keepdims=True)
@@ -176,17 +213,30 @@ def _weighted(part: Array, weights: Array) -> Array:
     return np.where(np.isfinite(part), part, 0.0) * weights
 
 
-def left_out(score: Any, average: str, labels: Any, zero: float | None, s: Any) -> Array:
-    found = _averaged(score, average, labels, zero, s)
+def left_out(score: Any, average: Averaging, s: Any) -> Array:
+    """What to remark on each slice: the classes that are not in its average."""
+    found = _averaged(score, average, s)
     missing = np.asarray((found.occurs & ~found.defined).sum(-1))
-    texts = [_undefined_classes(int(k)) for k in missing.flat]
-    return np.array(texts, dtype=object).reshape(missing.shape)
+    rare = np.broadcast_to(_rare(average, s), found.occurs.shape)
+    absent = [value for value in average.labels or () if value not in s.classes[0]]
+    names = [*s.classes[0], *absent]
+    seen = _occurring(average, s)
+    notes = np.full(missing.shape, "", object)
+    for i in np.ndindex(missing.shape):
+        few = [name for name, out in zip(names, rare[i] & seen[i], strict=True) if out]
+        texts = [_undefined_classes(int(missing[i])), _rare_classes(few, average.least)]
+        notes[i] = "; ".join(text for text in texts if text)
+    return notes
 
 
 def _undefined_classes(k: int) -> str:
     if k == 0:
         return ""
     return f"{k} class{'es' if k > 1 else ''} undefined, left out"
+
+
+def _rare_classes(names: Sequence[Any], least: int) -> str:
+    return f"fewer than {least} rows, left out: {listing(names)}" if names else ""
 
 
 def _chosen(labels: Sequence[Any] | None, classes: Sequence[Any]) -> Array:

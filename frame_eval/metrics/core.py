@@ -197,6 +197,11 @@ class Metric:
         """The inputs, columns and expressions among them made numbers."""
         return self.inputs  # type: ignore[return-value]  # made inputs in __post_init__
 
+    @property
+    def linear(self) -> bool:
+        """Whether errors can be linearised: of smooth metrics, and the share below a quantile."""
+        return self.smooth or self.quantile is not None
+
     def alias(self, name: str) -> Metric:
         """The same metric under another name.
 

@@ -16,27 +16,35 @@ def _no_sums(_: Any) -> Any:
     return {}
 
 
-def quantile_of(values: Any, counts: Any, q: Any, rows: float) -> Any:
+def quantile_of(values: Any, counts: Any, q: Any, rows: Any) -> Any:
     """Quantiles of sorted ``values`` that occur ``counts`` times (weights summing to ``rows``).
 
-    Linear interpolation between order statistics (type 7 of Hyndman and Fan 1996).
+    Linear interpolation between order statistics (type 7 of Hyndman and Fan 1996). ``counts`` may
+    have leading axes.
     """
-    last = np.cumsum(counts) * (rows / np.sum(counts)) - 1.0
+    rows = np.asarray(rows, float)
+    whole = np.sum(counts, axis=-1)
+    last = np.cumsum(counts, axis=-1) * (rows / whole)[..., None] - 1.0
     position = np.asarray(q) * (rows - 1.0)
     below = np.floor(position + 1e-9)
     fraction = np.maximum(position - below, 0.0)
     tolerance = 1e-9 * rows
-    low = values[np.minimum(np.searchsorted(last, below - tolerance), len(values) - 1)]
-    high = values[np.minimum(np.searchsorted(last, below + 1 - tolerance), len(values) - 1)]
+
+    def order_statistic(rank: Any) -> Any:
+        at = (last < (rank - tolerance)[..., None]).sum(-1)
+        return values[np.minimum(at, len(values) - 1)]
+
+    low, high = order_statistic(below), order_statistic(below + 1)
     value = np.where(fraction > 1e-9, low + fraction * (high - low), low)
     # A first value that weighs less than a row is still the minimum.
-    return np.where(np.asarray(q) == 0, values[np.argmax(np.asarray(counts) > 0)], value)
+    return np.where(np.asarray(q) == 0, values[np.argmax(np.asarray(counts) > 0, axis=-1)], value)
 
 
 def _finish(q: float, s: Any) -> Any:
-    rows = float(np.sum(s.rows))
-    some = rows > 0 and float(np.sum(s.n)) > 0
-    return quantile_of(s.classes[0], s.n, q, rows) if some else np.float64(np.nan)
+    rows = np.sum(s.rows, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = quantile_of(s.classes[0], s.n, q, rows)
+    return np.where((rows > 0) & (np.sum(s.n, axis=-1) > 0), value, np.nan)
 
 
 def _share_below(q: float, s: Any) -> Any:

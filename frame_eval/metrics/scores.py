@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from frame_eval.columns import Source, label, score
-from frame_eval.metrics.core import Metric
+from frame_eval.errors import EvalError
+from frame_eval.metrics.core import Metric, Sums
 
 
-def _sides(c: Any) -> Any:
+def sides(c: Any) -> Any:
+    """Positives and negatives."""
     return {"pos": c.y, "neg": 1 - c.y}
 
 
 def _auc(s: Any) -> Any:
     pos, neg = s.pos, s.neg
-    below = np.cumsum(neg, axis=-1) - neg / 2
     pairs = pos.sum(-1) * neg.sum(-1)
+    wins = np.einsum("...k,...k->...", pos, np.cumsum(neg, axis=-1))
+    ties = np.einsum("...k,...k->...", pos, neg)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (pos * below).sum(-1) / pairs
+        return (wins - ties / 2) / pairs
 
 
 def _auc_gradient(s: Any) -> Any:
     """Placement values (DeLong, DeLong and Clarke-Pearson 1988), centred at the AUC."""
-    positives = s.pos.sum(-1, keepdims=True)
-    negatives = s.neg.sum(-1, keepdims=True)
-    below = np.cumsum(s.neg, axis=-1) - s.neg / 2
-    above = positives - (np.cumsum(s.pos, axis=-1) - s.pos / 2)
+    positives, negatives = (x.sum(-1, keepdims=True) for x in (s.pos, s.neg))
     auc = _auc(s)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {
-            "pos": (below / negatives - auc) / positives,
-            "neg": (above / positives - auc) / negatives,
-        }
+        below = _below(s.neg)
+        below /= negatives * positives
+        below -= auc / positives
+        above = _below(s.pos)
+        above /= -negatives * positives
+        above += (1 - auc) / negatives
+    return {"pos": below, "neg": above}
+
+
+def _below(counts: Any) -> Any:
+    """How many are in lower cells, and half of those in the same."""
+    below = np.cumsum(counts, axis=-1)
+    below -= counts / 2
+    return below
 
 
 def _no_positives(s: Any) -> Any:
@@ -44,12 +55,27 @@ def _no_negatives(s: Any) -> Any:
     return s.neg.sum(-1) == 0
 
 
+NO_POSITIVES = {"no positives": _no_positives}
+ONE_CLASS = {**NO_POSITIVES, "no negatives": _no_negatives}
+SIDES: dict[str, tuple[str, ...]] = {"pos": ("pos",), "neg": ("neg",)}
+
+
+def _rows_of(counts: Any, s: Any) -> int:
+    """Rows of a class; weights have no scale, so it is the class's share of all rows."""
+    total = float(np.sum(s.n))
+    return round(float(np.sum(counts)) / total * float(np.sum(s.rows))) if total else 0
+
+
 def _few(s: Any) -> Any:
-    # Weights have no scale: the share of the rarer class, in rows.
-    pos, neg = s.pos.sum(), s.neg.sum()
-    total = pos + neg
-    rarer = round(min(pos, neg) / total * float(np.sum(s.rows))) if total else 0
+    rarer = min(_rows_of(s.pos, s), _rows_of(s.neg, s))
     return f"{rarer} row{'' if rarer == 1 else 's'} of the rarer class" if rarer < 20 else ""
+
+
+def _rough(_: Any) -> Any:
+    return "not smooth: intervals by bootstrap only"
+
+
+ROUGH: dict[str, Any] = {"smooth": False, "note": _rough}
 
 
 def _auc_expression(c: Any) -> Any:
@@ -90,19 +116,701 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.roc_auc("y", "score"))["estimate"].item()
     0.875
     """
-    return Metric(
+    return _of_scores(
         "roc_auc",
-        {"y": label(target, positive), "s": score(scores)},
-        _sides,
+        target,
+        scores,
+        positive,
         _auc,
-        cells=("s",),
-        ordered=True,
         gradient=_auc_gradient,
-        samples={"pos": ("pos",), "neg": ("neg",)},
-        counts=True,
-        better="higher",
-        bounds=(0, 1),
-        undefined={"no positives": _no_positives, "no negatives": _no_negatives},
+        samples=SIDES,
+        undefined=ONE_CLASS,
         note=_few,
         expression=_auc_expression,
+    )
+
+
+def _of_scores(
+    name: str, target: Source, scores: Source, positive: Any, finish: Any, **options: Any
+) -> Metric:
+    """A metric of the positives and negatives at each distinct score."""
+    given = {"better": "higher", "bounds": (0, 1), **options}
+    return Metric(
+        name,
+        {"y": label(target, positive), "s": score(scores)},
+        sides,
+        finish,
+        cells=("s",),
+        ordered=True,
+        counts=True,
+        **given,
+    )
+
+
+def _gini(s: Any) -> Any:
+    return 2 * _auc(s) - 1
+
+
+def _gini_gradient(s: Any) -> Any:
+    return {name: 2 * slope for name, slope in _auc_gradient(s).items()}
+
+
+def _gini_expression(c: Any) -> Any:
+    return 2 * _auc_expression(c) - 1
+
+
+def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
+    """The Gini coefficient of a score, 2 AUC - 1, also Somers' D of the score given the label.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``gini``, between -1 and 1; 0 for scores without information. Errors as those of
+        :func:`roc_auc`. Null with one class only.
+
+    Raises
+    ------
+    EvalError
+        In a verb, for labels other than 0 and 1 without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.5, 0.5, 0.9, 0.1]})
+    >>> df.eval.summary(fe.gini("y", "score"))["estimate"].item()
+    0.75
+    """
+    return _of_scores(
+        "gini",
+        target,
+        scores,
+        positive,
+        _gini,
+        bounds=(-1, 1),
+        gradient=_gini_gradient,
+        samples=SIDES,
+        undefined=ONE_CLASS,
+        note=_few,
+        expression=_gini_expression,
+    )
+
+
+def from_top(counts: Any) -> Any:
+    """Counts from the highest score down to each, inclusive: what a threshold there flags."""
+    return np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1]
+
+
+def over(part: Any, whole: Any) -> Any:
+    """A quotient that is 0 where nothing is counted yet."""
+    return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
+
+
+def _ap(s: Any) -> Any:
+    hits = from_top(s.pos)
+    precision = over(hits, hits + from_top(s.neg))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.einsum("...k,...k->...", s.pos, precision) / s.pos.sum(-1)
+
+
+def _ap_gradient(s: Any) -> Any:
+    """A row changes its own precision and that of all positives at or below its score."""
+    positives = s.pos.sum(-1, keepdims=True)
+    hits = from_top(s.pos)
+    flagged = hits + from_top(s.neg)
+    precision = over(hits, flagged)
+    each = over(s.pos, flagged)
+    gain = np.cumsum(each * (1 - precision), axis=-1)
+    loss = np.cumsum(each * precision, axis=-1)
+    ap = _ap(s)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {"pos": (precision + gain - ap) / positives, "neg": -loss / positives}
+
+
+def _restated(prevalence: float, s: Any) -> Any:
+    """The sums as if positives were that share of the rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Sums(
+            {
+                "pos": s.pos * (prevalence / s.pos.sum(-1, keepdims=True)),
+                "neg": s.neg * ((1 - prevalence) / s.neg.sum(-1, keepdims=True)),
+            }
+        )
+
+
+def _ap_at(prevalence: float, s: Any) -> Any:
+    return np.where(_no_negatives(s), np.nan, _ap(_restated(prevalence, s)))
+
+
+def _ap_at_gradient(prevalence: float, s: Any) -> Any:
+    """The chain rule through shares of the classes, which sum to constants."""
+    restated = _restated(prevalence, s)
+    share = {"pos": prevalence, "neg": 1 - prevalence}
+    found = {}
+    for name, slope in _ap_gradient(restated).items():
+        part, count = getattr(restated, name) / share[name], getattr(s, name)
+        mean = np.einsum("...k,...k->...", slope, part)[..., None]
+        found[name] = (slope - mean) * share[name] / count.sum(-1, keepdims=True)
+    return found
+
+
+def _ap_note(s: Any) -> Any:
+    positives = _rows_of(s.pos, s)
+    prevalence = f"prevalence {np.sum(s.pos) / np.sum(s.n):.3g}"
+    few = f"{positives} positives: biased, and optimistic"
+    return f"{prevalence}; {few}" if positives < 50 else prevalence
+
+
+def _ap_expression(c: Any) -> Any:
+    """The mean over positives of the precision at their scores, by ranks."""
+    flagged = c.s.rank("max", descending=True).filter(c.y == 1)
+    return (c.s.filter(c.y == 1).rank("max", descending=True) / flagged).mean()
+
+
+def average_precision(
+    target: Source, scores: Source, *, positive: Any = None, at_prevalence: float | None = None
+) -> Metric:
+    """The step-wise area under the precision-recall curve, sum of (R_k - R_k-1) P_k.
+
+    The sum is over the distinct scores from the highest down; tied rows cross together, and there
+    is no interpolation between points.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    positive
+        The positive class; True or 1 by default.
+    at_prevalence
+        Restate it for a population in which this share is positive: the classes are weighted
+        accordingly, with precision pi TPR / (pi TPR + (1 - pi) FPR). Random scores have the
+        prevalence for their average precision, so values at different ones do not compare.
+
+    Returns
+    -------
+    Metric
+        Called ``average_precision``, between 0 and 1. Errors are linearised by the influence of
+        each row, the interval is made on the logit scale (Boyd, Eng and Page 2013); ``note`` has
+        the prevalence, and warns under 50 positives, where the estimate is biased and optimistic.
+        Null without positives, and with ``at_prevalence`` without negatives.
+
+    Raises
+    ------
+    EvalError
+        When ``at_prevalence`` is not between 0 and 1; in a verb, for labels other than 0 and 1
+        without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.5, 0.5, 0.9, 0.1]})
+    >>> df.eval.summary(fe.average_precision("y", "score"))["estimate"].item()
+    0.8333333333333333
+    """
+    if at_prevalence is None:
+        return _of_scores(
+            "average_precision",
+            target,
+            scores,
+            positive,
+            _ap,
+            gradient=_ap_gradient,
+            undefined=NO_POSITIVES,
+            note=_ap_note,
+            expression=_ap_expression,
+        )
+    _check_share("at_prevalence", at_prevalence)
+    return _of_scores(
+        f"average_precision(prevalence={at_prevalence:g})",
+        target,
+        scores,
+        positive,
+        partial(_ap_at, at_prevalence),
+        gradient=partial(_ap_at_gradient, at_prevalence),
+        samples=SIDES,
+        undefined=ONE_CLASS,
+        note=_ap_note,
+    )
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise EvalError(f"{name}={value!r} is not between 0 and 1")
+
+
+def _area(most: float, s: Any) -> Any:
+    """The area under the ROC curve up to a false positive rate, with what its gradient needs.
+
+    Cells are in order from the top: the heights before each (TPR), the share of the cell's
+    negatives that is inside, and the height at the limit.
+    """
+    pos, neg = s.pos[::-1], s.neg[::-1]
+    up, right = pos / pos.sum(), neg / neg.sum()
+    before, start = np.cumsum(up) - up, np.cumsum(right) - right
+    # Cells without negatives are a step upwards, of no width.
+    inside = np.clip(over(most - start, right), 0, 1)
+    area = np.sum(right * inside * (before + up * inside / 2))
+    at = int(np.searchsorted(start + right, most))
+    at = min(at, len(up) - 1)
+    height = before[at] + up[at] * inside[at]
+    return area, before, up, inside, height
+
+
+def _partial(most: float, standardized: bool, s: Any) -> Any:
+    if _no_positives(s) or _no_negatives(s):
+        return np.nan
+    area = _area(most, s)[0]
+    low = most**2 / 2
+    return (1 + (area - low) / (most - low)) / 2 if standardized else area
+
+
+def _partial_gradient(most: float, standardized: bool, s: Any) -> Any:
+    positives, negatives = s.pos.sum(), s.neg.sum()
+    area, before, up, inside, height = _area(most, s)
+    right = s.neg[::-1] / negatives
+    width = np.cumsum(right * inside)
+    # What a positive adds: the width beyond its cell, and half of the cell's own.
+    reach = most - width + right * inside**2 / 2
+    pos = (reach - area) / positives
+    # A negative inside adds its height, and pushes the last ones over the limit.
+    own = np.where(inside >= 1, before + up / 2 - height, -up * inside**2 / 2)
+    neg = (own + most * height - area) / negatives
+    scale = 1 / (2 * (most - most**2 / 2)) if standardized else 1.0
+    return {"pos": scale * pos[::-1], "neg": scale * neg[::-1]}
+
+
+def partial_auc(
+    target: Source,
+    scores: Source,
+    max_fpr: float,
+    *,
+    standardized: bool = True,
+    positive: Any = None,
+) -> Metric:
+    """The area under the ROC curve up to a false positive rate, standardized by McClish (1989).
+
+    Between points of the curve (within tied scores and at the limit) it is linear. Standardized it
+    is (1 + (A - m^2 / 2) / (m - m^2 / 2)) / 2 with m the limit: 1/2 for random scores, 1 at best.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    max_fpr
+        The largest false positive rate, between 0 and 1.
+    standardized
+        False gives the area itself, at most ``max_fpr``.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``partial_auc(fpr<=0.1)``. Errors are linearised. Null with one class only.
+
+    Raises
+    ------
+    EvalError
+        When ``max_fpr`` is not between 0 and 1; in a verb, for labels other than 0 and 1 without
+        ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.9, 0.5, 0.4, 0.1]})
+    >>> df.eval.summary(fe.partial_auc("y", "score", 0.5))["estimate"].item()
+    0.6666666666666666
+    """
+    _check_share("max_fpr", max_fpr)
+    return _of_scores(
+        f"partial_auc(fpr<={max_fpr:g})",
+        target,
+        scores,
+        positive,
+        partial(_partial, max_fpr, standardized),
+        gradient=partial(_partial_gradient, max_fpr, standardized),
+        samples=SIDES,
+        undefined=ONE_CLASS,
+        bounds=(0, 1 if standardized else max_fpr),
+        note=_few,
+    )
+
+
+def _ks(s: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pos, neg = (np.cumsum(x, -1) / x.sum(-1, keepdims=True) for x in (s.pos, s.neg))
+    return np.abs(pos - neg).max(-1)
+
+
+def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
+    """The two-sample Kolmogorov-Smirnov statistic: how far apart both classes' scores get.
+
+    The largest absolute difference of the distribution functions of the scores of positives and
+    negatives, which is also the largest difference of TPR and FPR over all thresholds.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``ks``, between 0 and 1. Without an interval: it is not smooth. Null with one class
+        only.
+
+    Raises
+    ------
+    EvalError
+        In a verb, for labels other than 0 and 1 without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.5, 0.5, 0.9, 0.1]})
+    >>> df.eval.summary(fe.ks("y", "score"))["estimate"].item()
+    0.5
+    """
+    return _of_scores("ks", target, scores, positive, _ks, undefined=ONE_CLASS, **ROUGH)
+
+
+def _points(s: Any) -> tuple[Any, Any]:
+    """Recall and precision of every threshold, from the highest down."""
+    hits = from_top(s.pos)[::-1]
+    return over(hits, np.sum(s.pos)), over(hits, hits + from_top(s.neg)[::-1])
+
+
+def _precision_at_recall(least: float, s: Any) -> Any:
+    recall, precision = _points(s)
+    # Sums of weights may miss a bound in their last digit.
+    reached = recall >= least - 1e-12
+    return precision[np.argmax(reached)] if reached.any() else np.nan
+
+
+def _recall_at_precision(least: float, s: Any) -> Any:
+    recall, precision = _points(s)
+    reached = (precision >= least - 1e-12) & (recall > 0)
+    return recall[reached].max() if reached.any() else np.nan
+
+
+def _unreachable(least: float, s: Any) -> Any:
+    return np.isnan(_recall_at_precision(least, s))
+
+
+def precision_at_recall(
+    target: Source, scores: Source, recall: float, *, positive: Any = None
+) -> Metric:
+    """The precision at the highest threshold whose recall reaches a bound.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    recall
+        The least recall, above 0 and at most 1.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``precision_at_recall(0.8)``, between 0 and 1. Without an interval: it is not
+        smooth. Null without positives.
+
+    Raises
+    ------
+    EvalError
+        When ``recall`` is not above 0 and at most 1; in a verb, for labels other than 0 and 1
+        without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.9, 0.8, 0.7, 0.1]})
+    >>> df.eval.summary(fe.precision_at_recall("y", "score", 0.8))["estimate"].item()
+    0.6666666666666666
+    """
+    _check_bound("recall", recall)
+    return _of_scores(
+        f"precision_at_recall({recall:g})",
+        target,
+        scores,
+        positive,
+        partial(_precision_at_recall, recall),
+        **ROUGH,
+        undefined=NO_POSITIVES,
+    )
+
+
+def recall_at_precision(
+    target: Source, scores: Source, precision: float, *, positive: Any = None
+) -> Metric:
+    """The largest recall of a threshold whose precision reaches a bound.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    precision
+        The least precision, above 0 and at most 1.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``recall_at_precision(0.9)``, between 0 and 1. Without an interval: it is not
+        smooth. Null without positives, and where no threshold reaches the precision.
+
+    Raises
+    ------
+    EvalError
+        When ``precision`` is not above 0 and at most 1; in a verb, for labels other than 0 and 1
+        without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.9, 0.8, 0.7, 0.1]})
+    >>> df.eval.summary(fe.recall_at_precision("y", "score", 0.9))["estimate"].item()
+    0.5
+    """
+    _check_bound("precision", precision)
+    return _of_scores(
+        f"recall_at_precision({precision:g})",
+        target,
+        scores,
+        positive,
+        partial(_recall_at_precision, precision),
+        **ROUGH,
+        undefined={
+            **NO_POSITIVES,
+            f"no threshold reaches precision {precision:g}": partial(_unreachable, precision),
+        },
+    )
+
+
+def _check_bound(name: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise EvalError(f"{name}={value!r} is not above 0 and at most 1")
+
+
+def _top(k: float, s: Any) -> tuple[Any, Any]:
+    """Expected positives among the rows that fit, and how many fit."""
+    n = s.n[::-1]
+    rows = float(np.sum(s.rows))
+    total = float(np.sum(n))
+    fit = total * (k if k < 1 else min(k / rows, 1.0)) if rows else 0.0
+    flagged = np.clip(over(fit - (np.cumsum(n) - n), n), 0, 1)
+    return float(np.sum(s.pos[::-1] * flagged)), fit
+
+
+def _precision_at_k(k: float, s: Any) -> Any:
+    hits, fit = _top(k, s)
+    return hits / fit if fit else np.nan
+
+
+def _recall_at_k(k: float, s: Any) -> Any:
+    positives = float(np.sum(s.pos))
+    return _top(k, s)[0] / positives if positives else np.nan
+
+
+def _check_k(k: float) -> float:
+    given: object = k
+    whole = isinstance(given, int) and not isinstance(given, bool) and given >= 1
+    if not (whole or (isinstance(given, float) and 0 < given < 1)):
+        raise EvalError(f"k={k!r} is neither a number of rows (3) nor a share of them (0.05)")
+    return k
+
+
+def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
+    """The share of positives among the k rows with the highest scores: precision of a capacity.
+
+    Of rows that tie at the cut each is flagged with the same probability, and the expected number
+    of positives counts; row order never does. A slice with fewer rows is flagged whole.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    k
+        The capacity of a slice: a number of rows, or as a float under 1 a share of its rows. With
+        weights, the share of weight that is this share of rows.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``precision@500``, between 0 and 1. Without an interval: the cut is not smooth.
+
+    Raises
+    ------
+    EvalError
+        When ``k`` is neither; in a verb, for labels other than 0 and 1 without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.9, 0.5, 0.5, 0.1]})
+    >>> df.eval.summary(fe.precision_at_k("y", "score", 2))["estimate"].item()
+    0.75
+    """
+    finish = partial(_precision_at_k, _check_k(k))
+    return _of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH)
+
+
+def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
+    """The share of the positives that are among the k rows with the highest scores.
+
+    Of rows that tie at the cut each is flagged with the same probability, and the expected number
+    of positives counts. A slice with fewer rows is flagged whole.
+
+    Parameters
+    ----------
+    target
+        A label column: boolean, 0/1, or any with ``positive``.
+    scores
+        A numeric column, larger for more positive; infinities are legal.
+    k
+        The capacity of a slice: a number of rows, or as a float under 1 a share of its rows. With
+        weights, the share of weight that is this share of rows.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``recall@500``, between 0 and 1. Without an interval: the cut is not smooth. Null
+        without positives.
+
+    Raises
+    ------
+    EvalError
+        When ``k`` is neither; in a verb, for labels other than 0 and 1 without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.9, 0.5, 0.5, 0.1]})
+    >>> df.eval.summary(fe.recall_at_k("y", "score", 0.5))["estimate"].item()
+    0.75
+    """
+    return _of_scores(
+        f"recall@{k}",
+        target,
+        scores,
+        positive,
+        partial(_recall_at_k, _check_k(k)),
+        **ROUGH,
+        undefined=NO_POSITIVES,
+    )
+
+
+def _rates(c: Any) -> Any:
+    return {"pos": c.y, "tp": c.y * c.p, "neg": 1 - c.y, "fp": (1 - c.y) * c.p}
+
+
+def _precision_at(prevalence: float, s: Any) -> Any:
+    hits, alarms = prevalence * s.tp / s.pos, (1 - prevalence) * s.fp / s.neg
+    return hits / (hits + alarms)
+
+
+def _precision_at_gradient(prevalence: float, s: Any) -> Any:
+    hits, alarms = prevalence * s.tp / s.pos, (1 - prevalence) * s.fp / s.neg
+    of_hits, of_alarms = alarms / (hits + alarms) ** 2, -hits / (hits + alarms) ** 2
+    return {
+        "tp": of_hits * prevalence / s.pos,
+        "pos": -of_hits * hits / s.pos,
+        "fp": of_alarms * (1 - prevalence) / s.neg,
+        "neg": -of_alarms * alarms / s.neg,
+    }
+
+
+def _without_positives(s: Any) -> Any:
+    return s.pos == 0
+
+
+def _without_negatives(s: Any) -> Any:
+    return s.neg == 0
+
+
+def _without_flagged(s: Any) -> Any:
+    return s.tp + s.fp == 0
+
+
+def precision_at_prevalence(
+    target: Source, pred: Source, prevalence: float, *, positive: Any = None
+) -> Metric:
+    """The precision in a population where another share is positive.
+
+    pi TPR / (pi TPR + (1 - pi) FPR): both rates are taken over, which holds where the classes
+    themselves look alike in both populations.
+
+    Parameters
+    ----------
+    target, pred
+        Columns of labels and predictions: boolean, 0/1, or any with ``positive``; a prediction may
+        be a condition such as ``fe.col("score") >= 0.6``.
+    prevalence
+        The share of positives in that population, between 0 and 1.
+    positive
+        The positive class; True or 1 by default.
+
+    Returns
+    -------
+    Metric
+        Called ``precision(prevalence=0.001)``, between 0 and 1. Errors are linearised, the
+        interval is made on the logit scale. Null with one class only or without predicted
+        positives.
+
+    Raises
+    ------
+    EvalError
+        When ``prevalence`` is not between 0 and 1; in a verb, for labels other than 0 and 1
+        without ``positive``.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 1, 0, 0, 0, 0], "p": [1, 0, 1, 0, 0, 0]})
+    >>> df.eval.summary(fe.precision_at_prevalence("y", "p", 0.01))["estimate"].item()
+    0.0198019801980198
+    """
+    _check_share("prevalence", prevalence)
+    return Metric(
+        f"precision(prevalence={prevalence:g})",
+        {"y": label(target, positive), "p": label(pred, positive)},
+        _rates,
+        partial(_precision_at, prevalence),
+        gradient=partial(_precision_at_gradient, prevalence),
+        better="higher",
+        bounds=(0, 1),
+        undefined={
+            "no positives": _without_positives,
+            "no negatives": _without_negatives,
+            "no predicted positives": _without_flagged,
+        },
     )

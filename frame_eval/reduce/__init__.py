@@ -23,11 +23,13 @@ from frame_eval.reduce.engines import (
     result_frame,
     scan,
 )
+from frame_eval.reduce.ordered import Scored, scored
 from frame_eval.reduce.prepare import Prepared, Roles, prepare
 from frame_eval.reduce.query import Query, layouts, query
-from frame_eval.table import Table
+from frame_eval.table import Ranked, Table
 
 __all__ = [
+    "Ranked",
     "Reduced",
     "Roles",
     "Table",
@@ -49,8 +51,16 @@ def reduce(
     missing: str = "raise",
     moments: bool = True,
     by_example: bool = False,
+    alike: bool = False,
+    tabled: bool = False,
 ) -> Reduced:
-    """Group the rows by slice, system, unit and cell, and sum what the metrics ask for."""
+    """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
+
+    With ``alike``, rows that are units of their own are summed only with rows that have the same
+    inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
+    table, also those whose cells could be put in order without one.
+    """
+    alike = alike and not roles.unit
     prepared = prepare(
         scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
     )
@@ -59,12 +69,17 @@ def reduce(
     averaged = prepared
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
-    queries: dict[int, Query] = {}
-    for positions in layouts(metrics):
+    queries: dict[int, Query | Scored] = {}
+    for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
         # A unit counts once, however many rows it is made of.
-        base = averaged if metrics[positions[0]].unit is None else prepared
-        found = query(base, chosen, missing, moments, by_example)
+        first = metrics[positions[0]]
+        base = averaged if first.unit is None else prepared
+        found: Query | Scored
+        if first.ordered and first.unit is None and not (by_example or tabled):
+            found = scored(base, chosen, missing)
+        else:
+            found = query(base, chosen, missing, moments, by_example, alike)
         queries.update(dict.fromkeys(positions, found))
     return coded(prepared, metrics, queries, by_example)
 

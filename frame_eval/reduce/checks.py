@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
 
 from frame_eval.columns import Input
-from frame_eval.errors import EvalError
+from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.prepare import Prepared
@@ -25,10 +25,7 @@ def flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> An
         conditions += [weight.is_null(), bad.fill_null(False)]
     ids = {**prepared.units, **prepared.examples}
     conditions += [nw.col(alias).is_null() for alias in ids.values()]
-    found = None
-    for condition in conditions:
-        found = condition if found is None else found | condition
-    return found
+    return nw.any_horizontal(*conditions, ignore_nulls=False) if conditions else None
 
 
 def _used(prepared: Prepared, metrics: Mapping[int, Metric]) -> list[str]:
@@ -59,7 +56,14 @@ def explain(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> 
     explain_ids(prepared)
     for alias in _used(prepared, metrics):
         given, columns, invalid = prepared.invalid[alias]
-        if invalid is not None and count(prepared.frame, invalid.fill_null(False)):
+        if invalid is not None and (bad := count(prepared.frame, invalid.fill_null(False))):
+            if given.kind in ("probability", "total"):
+                _explain_range(prepared.frame.filter(invalid), alias, given, columns, bad)
+            if given.kind in ("truth", "rank"):
+                raise EvalError(
+                    f"{bad} rows of column {columns[0]!r} are none of the classes "
+                    f"{listing(given.classes)}; name a column for every class"
+                )
             _explain_values(prepared.frame, alias, given, columns[0])
     for alias in _required(prepared, metrics, missing):
         _explain_nulls(prepared, alias, missing)
@@ -121,6 +125,24 @@ def _explain_values(frame: nw.LazyFrame[Any], alias: str, given: Input, column: 
         )
     raise EvalError(
         f"column {column!r} must be 0/1 or boolean, but holds {listed}; use fe.mean for scores"
+    )
+
+
+def _explain_range(
+    outside: nw.LazyFrame[Any], alias: str, given: Input, columns: Sequence[str], bad: int
+) -> None:
+    ends = collect(
+        outside.select(nw.col(alias).min().alias("low"), nw.col(alias).max().alias("high"))
+    ).row(0)
+    shown = " to ".join(f"{value:g}" for value in dict.fromkeys(ends))
+    if given.kind == "total":
+        raise EvalError(
+            f"the probabilities in columns {listing(columns)} must sum to 1, but in {bad} rows "
+            f"they do not ({shown}); name the columns of all classes, or divide by the sum"
+        )
+    raise EvalError(
+        f"column {columns[0]!r} must hold probabilities, but {bad} rows are outside [0, 1] "
+        f"({shown}); divide percentages by 100, or use fe.roc_auc for scores"
     )
 
 

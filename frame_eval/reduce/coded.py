@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import narwhals as nw
 import numpy as np
@@ -16,7 +16,7 @@ from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
-from frame_eval.table import Floats, Ints, Table, in_order, stacked
+from frame_eval.table import Floats, Ints, Ranked, Table, in_order, stacked
 
 
 @dataclass(frozen=True)
@@ -26,25 +26,44 @@ class Reduced:
     slices: pl.DataFrame
     systems: pl.DataFrame
     shape: tuple[int, int]
-    tables: list[Table]
+    tables: list[Any]  # a Table, or a Ranked where cells are ordered, for every metric
     cluster_of: Ints | None = None
     example_ids: pl.DataFrame | None = None
 
 
+class Cells(Protocol):
+    """Rows behind ordered cells, which are put in order once their groups have codes."""
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A row for every combination of the group keys."""
+        ...
+
+    def ranked(self, metric: Metric, groups: Sequence[Ints], count: int) -> Ranked:
+        """The cells of a metric, the rows of ``frame`` being in these groups (-1: in none)."""
+        ...
+
+
 def coded(
-    prepared: Prepared, metrics: Sequence[Metric], queries: dict[int, Query], by_example: bool
+    prepared: Prepared,
+    metrics: Sequence[Metric],
+    queries: Mapping[int, Query | Cells],
+    by_example: bool,
 ) -> Reduced:
     """Codes for the keys of all queries together, and one table per metric."""
-    distinct = list({id(q): q for q in queries.values()}.values())
+    grouped = {i: q for i, q in queries.items() if isinstance(q, Query)}
+    # Those with units and cells come first: the others have rows for the group keys alone.
+    distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
     lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
     spans = [slice(a, b) for a, b in pairwise(lengths)]
     number = {id(q): i for i, q in enumerate(distinct)}
     frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        parts = [frame.select(columns) for frame in frames if columns]
+        having = [frame for frame in frames if set(columns) <= set(frame.columns)]
+        parts = [frame.select(columns) for frame in having if columns]
         whole = pl.concat(parts) if parts else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
-        return codes(whole, columns)
+        return codes(whole, columns if parts else ())
 
     systems, system_values = together(list(prepared.systems.values()))
     cluster_of: Ints | None = None
@@ -73,12 +92,22 @@ def coded(
     else:
         units = together(list(prepared.units.values()))[0]
     members, slice_values, count = _slice_members(prepared, together)
-    tables = []
+    tables: list[Any] = []
     for position, metric in enumerate(metrics):
         at = number[id(queries[position])]
-        found, rows = replace(distinct[at], frame=frames[at]), spans[at]
+        rows = spans[at]
+        of_rows = [member[rows] for member in members]
+        found = distinct[at]
+        if not isinstance(found, Query):
+            systems_there = len(system_values)
+            groups = [
+                np.where(code < 0, -1, code * systems_there + systems[rows]) for code in of_rows
+            ]
+            tables.append(found.ranked(metric, groups, count * systems_there))
+            continue
+        found = replace(found, frame=frames[at])
         table = _table(found, found.places[position], metric, prepared, systems[rows], units[rows])
-        tables.append(_in_slices(table, [member[rows] for member in members]))
+        tables.append(_in_slices(table, of_rows))
     return Reduced(
         slice_values,
         _renamed(system_values, prepared.systems, prepared.dtypes),
@@ -197,7 +226,8 @@ def _table(
         weight = frame[found.weight].to_numpy()
         sums = sums * weight[:, None]
         moments = None if moments is None else moments * (weight**2)[:, None, None]
-        unit = np.unique(weight, return_inverse=True)[1]
+    if singles:
+        unit = codes(frame, [*([found.weight] if found.weight else []), *found.values])[0]
     cell_codes, classes = _cells(found, metric)
     # After a unit step __fe_len counts the rows that were lost on the way.
     missing = total - rows if metric.unit is None else total

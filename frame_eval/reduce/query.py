@@ -20,12 +20,16 @@ from frame_eval.reduce.units import one_row_per_unit
 
 @dataclass(frozen=True)
 class Query:
-    """A collected group-by, where each metric's sums are in it, and the weight, if there is one."""
+    """A collected group-by, where each metric's sums are in it, and the weight, if there is one.
+
+    ``values`` are the inputs by which single rows are told apart.
+    """
 
     frame: pl.DataFrame
     cells: tuple[str, ...]
     places: dict[int, Places]
     weight: str | None
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,25 @@ class Places:
     replaced: str | None = None
 
 
-def layouts(metrics: Sequence[Metric]) -> list[list[int]]:
+def layouts(metrics: Sequence[Metric], alike: bool) -> list[list[int]]:
     """Positions of the metrics, grouped by what they can share a pass with."""
     groups: dict[object, list[int]] = {}
     for position, metric in enumerate(metrics):
         cells = tuple(metric.made[name].key for name in metric.cells)
-        groups.setdefault((cells, metric.unit and id(metric)), []).append(position)
+        rows: object = tuple(sorted(map(repr, _values_of(metric)))) if alike else None
+        if metric.ordered and not alike:
+            # Cells that are reduced by a sort are of the rows that have all inputs.
+            inputs = frozenset(given.key for given in metric.made.values())
+            rows = (inputs, metric.worst and id(metric))
+        groups.setdefault((cells, rows, metric.unit and id(metric)), []).append(position)
     return list(groups.values())
+
+
+def _values_of(metric: Metric) -> list[tuple[object, ...]]:
+    """The inputs that make single rows alike, where the sums of many do not say what they were."""
+    if metric.counts or metric.proportion is not None or metric.unit is not None:
+        return []
+    return [given.key for given in metric.made.values()]
 
 
 class Ask:
@@ -86,11 +102,14 @@ def query(
     missing: str,
     moments: bool,
     by_example: bool,
+    alike: bool,
 ) -> Query:
-    """Run the group-by of one layout."""
+    """Run the group-by of one layout; with ``alike``, single rows only with rows like them."""
     first = next(iter(metrics.values()))
     frame = one_row_per_unit(prepared, first, missing)
     keys, weight = _keys(prepared, by_example)
+    values = tuple(prepared.inputs[key] for key in _values_of(first)) if alike else ()
+    keys += values
     cells = tuple(prepared.inputs[first.made[name].key] for name in first.cells)
     # Of several rows on an example only trials and units make sense: those are added up.
     alone = by_example and (not prepared.roles.trial or first.unit is not None)
@@ -117,7 +136,7 @@ def query(
         explain(prepared, metrics, missing)
     if "__fe_len" not in result.columns:
         result = result.with_columns(pl.lit(1.0).alias("__fe_len"))
-    return Query(result, cells, places, prepared.weight)
+    return Query(result, cells, places, prepared.weight, values)
 
 
 def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
@@ -169,7 +188,8 @@ def _ask_for(
         n = ask.sum(of_n, "s")
     else:
         n = rows
-    wanted = moments and not ask.alone and not (metric.counts and weight is None)
+    exact = metric.counts and weight is None
+    wanted = moments and metric.linear and not ask.alone and not exact
     if metric.proportion is not None and weight is None:
         wanted = False
     second = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -14,9 +14,14 @@ from frame_eval.columns import By, Columns, Input, Slices, Source, names, slices
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
+from frame_eval.inference import bootstrap
 from frame_eval.inference import paired as differences
 from frame_eval.inference.linear import Linear, linear
+from frame_eval.inference.margins import margins
 from frame_eval.inference.paired import METHODS, Difference, Method
+from frame_eval.inference.power import mde as detectable
+from frame_eval.inference.resample import DRAWS, Draws
+from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
@@ -24,11 +29,13 @@ from frame_eval.table import Table
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
+    check_draws,
     check_level,
     check_metrics,
     check_names,
     notes_of,
     per_class,
+    together,
 )
 
 COLUMNS = (
@@ -44,6 +51,9 @@ COLUMNS = (
     "ci_high",
     "p_value",
     "p_adjusted",
+    "p_noninferior",
+    "p_equivalent",
+    "mde",
     "wins",
     "losses",
     "ties",
@@ -78,6 +88,11 @@ def compare(
     missing: Missing = "raise",
     adjust: adjusting.Method | None = "holm",
     family: Columns | None = None,
+    simultaneous: bool = False,
+    margin: float | None = None,
+    mde: bool = False,
+    resamples: int = 9999,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """The difference of every system to the baseline, in every slice, on the same examples.
 
@@ -107,6 +122,12 @@ def compare(
         give p-values only. ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``. None: differences only. With
         ``paired=False`` the score test with the interval of Miettinen and Nurminen, else Welch;
         ``"unpooled"`` and ``"pooled"`` (p only) are the textbook z-tests of two rates.
+        ``"bootstrap"`` (the same as ``"percentile"``), ``"basic"``, ``"bca"`` and
+        ``"studentized"`` resample examples or clusters, the same ones for both systems.
+        ``"permutation"`` (p only) exchanges the systems within examples or clusters, or, unpaired,
+        examples or clusters between systems; exactly, where there are few ways. ``"wild"`` (p
+        only) is the null-imposed wild cluster bootstrap, for few clusters. ``"wilcoxon"`` tests the
+        signed ranks of single examples, with the Hodges-Lehmann estimate as ``difference``.
     level
         Nominal coverage, between 0 and 1.
     adjust
@@ -114,6 +135,18 @@ def compare(
     family
         Result columns whose equal values make a family of tests; by default each metric's slices
         x systems are one, and overall rows one of their own.
+    simultaneous
+        Whether the intervals of a metric hold for all its slices and pairs at once;
+        ``p_adjusted`` then belongs to them, instead of to ``adjust`` and ``family``.
+    margin
+        The difference (positive, in the unit of the metric) that would still do: adds the one-sided
+        ``p_noninferior`` of being worse by the margin, and ``p_equivalent`` of being beyond it in
+        either direction.
+    mde
+        Whether to add the achieved minimum detectable effect: the true difference that this test
+        on as many examples finds with a power of 80 %.
+    resamples, seed
+        As in :func:`summary`.
 
     Returns
     -------
@@ -153,14 +186,30 @@ def compare(
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
     roles = Roles.of(system, example, trial, cluster, weight)
+    drawn = method in differences.RESAMPLING
+    for metric in check_metrics(metrics):
+        if method in bootstrap.KINDS:
+            bootstrap.check_bootstrap(metric, str(method))
+    _check_margin(metrics, method, margin)
+    draws = check_draws(resamples, seed)
     found = contrast(
-        frame, check_metrics(metrics), chosen, roles, baseline, paired, unmatched, missing
+        frame, metrics, chosen, roles, baseline, paired, unmatched, missing, alike=drawn
     )
-    rows = found.table(method, check_level(level))
-    adjusted = _adjusted(rows, adjust, family, method)
+    if simultaneous:
+        if drawn or method is None or family is not None:
+            raise EvalError("simultaneous=True goes with analytic methods, and without family=")
+        families = found.families(draws)
+        levels = {at: one.level(check_level(level)) for at, one in families.items()}
+        rows = found.table(method, level, draws=draws, levels=levels, margin=margin)
+        adjusted = _simultaneous(rows, families, [metric.name for metric in metrics])
+    else:
+        rows = found.table(method, check_level(level), draws=draws, margin=margin)
+        adjusted = _adjusted(rows, adjust, family, method)
+    rows = rows.with_columns(adjusted)
+    hidden = [] if mde else ["mde"]
     order = [name for name in rows.columns if name not in COLUMNS]
-    order += [name for name in COLUMNS if name in rows.columns or name == "p_adjusted"]
-    return rows.with_columns(adjusted).select(order)
+    order += [name for name in COLUMNS if name in rows.columns and name not in hidden]
+    return rows.select(order)
 
 
 @dataclass(frozen=True)
@@ -187,19 +236,52 @@ class Contrasts:
     paired: bool
     contrasts: tuple[Contrast, ...]
 
-    def table(self, method: Method, level: float, scale: float = 1.0) -> pl.DataFrame:
-        """The result frame; with ``scale``, of the system minus that much of the baseline."""
+    def table(
+        self,
+        method: Method,
+        level: float,
+        scale: float = 1.0,
+        draws: Draws = DRAWS,
+        levels: Mapping[int, float] | None = None,
+        margin: float | None = None,
+    ) -> pl.DataFrame:
+        """The result frame; with ``scale``, of the system minus that much of the baseline.
+
+        ``levels`` are higher ones by the position of the metric.
+        """
         blocks = []
         for one in self.contrasts:
+            at = level if levels is None else levels[one.position]
             if self.paired:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
-                    one.metric, one.linear, self.found.cluster_of, method, level, scale
+                    one.metric, one.linear, self.found.cluster_of, method, at, draws, scale
                 )
             else:
-                result = differences.unpaired(one.metric, one.linear, method, level, scale)
-            blocks.append(_block(one, result))
+                result = differences.unpaired(one.metric, one.linear, method, at, draws, scale)
+            if levels is not None:
+                result = replace(result, method=together(result.method))
+            blocks.append(_block(one, result, level, margin))
         return _assembled(blocks, self.found, level if method is not None else None)
+
+    def families(self, draws: Draws) -> dict[int, Family]:
+        """The family of each metric (by position): all its slices and pairs."""
+        members: dict[int, list[Linear]] = {}
+        for one in self.contrasts:
+            if self.paired:
+                assert self.found.cluster_of is not None
+                joint = differences.joint(one.metric, one.linear, self.found.cluster_of)
+            else:
+                joint = differences.split(one.linear)[0]
+            members.setdefault(one.position, []).append(joint)
+        return {
+            position: family_of(
+                found,
+                draws,
+                clustered=self.paired and any((f.clusters < f.n).any() for f in found),
+            )
+            for position, found in members.items()
+        }
 
 
 def contrast(
@@ -211,6 +293,8 @@ def contrast(
     paired: bool,
     unmatched: Unmatched,
     missing: Missing,
+    *,
+    alike: bool = False,
 ) -> Contrasts:
     """The pairs of systems of a frame, ready for tests and intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
@@ -224,7 +308,16 @@ def contrast(
             "different examples say paired=False"
         )
     asked = [*metrics, *_prevalences(metrics)]
-    found = reduce(frame, asked, chosen, roles, missing=missing, by_example=paired)
+    found = reduce(
+        frame,
+        asked,
+        chosen,
+        roles,
+        missing=missing,
+        by_example=paired,
+        alike=alike,
+        tabled=True,
+    )
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
@@ -454,7 +547,35 @@ def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
     return remarks
 
 
-def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
+def _check_margin(metrics: Sequence[Metric], method: Method, margin: float | None) -> None:
+    if margin is None:
+        return
+    given: object = margin
+    if not isinstance(given, (int, float)) or not given > 0:
+        raise EvalError(f"margin={margin!r} is not a positive number")
+    if method not in differences.WITH_LIMITS:
+        raise EvalError(f"margin= goes with analytic intervals, which method={method!r} has not")
+    for metric in metrics:
+        if metric.better is None:
+            raise EvalError(
+                f"{metric.name!r} does not say which direction is worse; give it better='higher' "
+                "or 'lower'"
+            )
+
+
+def _against_margin(metric: Metric, result: Difference, margin: float) -> dict[str, Any]:
+    """The p-values of being worse by a margin, and of being beyond it."""
+    nothing = np.full(len(result.value), np.nan)
+    if result.limits is None:
+        return {"p_noninferior": nothing, "p_equivalent": nothing}
+    sign = -1.0 if metric.better == "lower" else 1.0
+    found = margins(result.value, result.limits, margin, sign=sign)
+    return {"p_noninferior": found.noninferior, "p_equivalent": found.equivalent}
+
+
+def _block(
+    contrast: Contrast, result: Difference, level: float, margin: float | None
+) -> dict[str, Any]:
     """The columns of one metric, a row per pair and slice that has rows."""
     one, remarks, there = contrast.linear, contrast.remarks, contrast.present
     slices = len(result.value)
@@ -483,6 +604,8 @@ def _block(contrast: Contrast, result: Difference) -> dict[str, Any]:
         "ci_low": result.low,
         "ci_high": result.high,
         "p_value": result.p_value,
+        **({} if margin is None else _against_margin(contrast.metric, result, margin)),
+        "mde": detectable(result.std_error, level, df=result.df),
         "wins": result.wins,
         "losses": result.losses,
         "ties": result.ties,
@@ -518,6 +641,18 @@ def _names_of(systems: pl.DataFrame) -> pl.Series:
     if systems.width == 1:
         return systems.to_series()
     return systems.select(pl.concat_str(pl.all().cast(pl.String), separator=", ")).to_series()
+
+
+def _simultaneous(
+    rows: pl.DataFrame, families: Mapping[int, Family], metrics: Sequence[str]
+) -> pl.Series:
+    """p-values adjusted within the family of each metric's intervals."""
+    p = rows["p_value"].fill_null(float("nan")).to_numpy()
+    adjusted = np.full(len(p), np.nan)
+    for position, family in families.items():
+        own = (rows["metric"] == metrics[position]).to_numpy()
+        adjusted[own] = family.adjusted(p[own])
+    return pl.Series("p_adjusted", adjusted).fill_nan(None)
 
 
 def _adjusted(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,10 +12,16 @@ import polars as pl
 from frame_eval.columns import By, Columns, Slices, Source, slices
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
-from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
+from frame_eval.inference import bootstrap
+from frame_eval.inference.details import DETAILS
+from frame_eval.inference.details import details as details_of
+from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import Linear, linear
+from frame_eval.inference.ranked import ranked
+from frame_eval.inference.resample import DRAWS, Draws
+from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce import Reduced, Roles, reduce
+from frame_eval.reduce import Ranked, Reduced, Roles, reduce
 from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
@@ -31,6 +37,7 @@ COLUMNS = (
     "n",
     "clusters",
     "missing",
+    *DETAILS,
     "level",
     "method",
     "note",
@@ -51,6 +58,10 @@ def summary(
     interval: Interval = "auto",
     level: float = 0.95,
     missing: Missing = "raise",
+    simultaneous: bool = False,
+    details: bool = False,
+    resamples: int = 9999,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """Every metric in every slice, for every system, with an interval that respects clusters.
 
@@ -81,12 +92,23 @@ def summary(
         ``"auto"``: Wilson for proportions (on the effective size when there are clusters), order
         statistics for quantiles, linearised errors (CR2) with Satterthwaite's degrees of freedom
         for the rest. By name: ``"wilson"``, ``"wald"``, ``"clopper-pearson"``, ``"jeffreys"``,
-        ``"korn-graubard"`` for proportions; ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``. None: none.
+        ``"korn-graubard"`` for proportions; ``"t"``, ``"cr0"``, ``"cr1"``, ``"cr2"``; of clusters,
+        examples or rows resampled, ``"bootstrap"`` (the same as ``"percentile"``), ``"basic"``,
+        ``"bca"``, ``"studentized"``. None: none.
     level
         Nominal coverage, between 0 and 1.
     missing
         Null or NaN among a metric's inputs: ``"raise"``, ``"drop"`` (and count), or ``"worst"``
         (counts as the metric's worst value).
+    simultaneous
+        Whether the intervals of a metric hold for all its slices and systems at once.
+    details
+        Whether to lay clusters open, in columns ``design_effect``, ``icc``, ``n_effective``,
+        ``df`` and ``cluster_mean`` (the mean over clusters of each cluster's own value, beside the
+        estimate over rows).
+    resamples, seed
+        How often a bootstrap draws (at least 100), and the seed of its generator: the same frame
+        in any order, on any engine, has the same draws.
 
     Returns
     -------
@@ -106,7 +128,8 @@ def summary(
     Notes
     -----
     Clustered errors: Bell and McCaffrey (2002), Imbens and Kolesar (2016). Wilson (1927); on an
-    effective size Korn and Graubard (1998).
+    effective size Korn and Graubard (1998). Bootstrap intervals: Efron (1987), Davison and Hinkley
+    (1997); limits are order statistics of the replicates.
 
     Examples
     --------
@@ -124,8 +147,18 @@ def summary(
         choose(metric, interval)
     chosen = slices(by, overall)
     roles = Roles.of(system, example, trial, cluster, weight)
-    found = measure(frame, metrics, chosen, roles, missing, moments=interval is not None)
-    return found.table(interval, check_level(level))
+    drawn = interval in bootstrap.KINDS
+    if simultaneous and (drawn or interval is None):
+        raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
+    if details and drawn:
+        raise EvalError(f"details=True goes with analytic intervals, not {interval!r}")
+    moments = details or (interval is not None and not drawn)
+    found = measure(
+        frame, metrics, chosen, roles, missing, moments=moments, alike=drawn, tabled=details
+    )
+    draws = check_draws(resamples, seed)
+    levels = found.simultaneous(check_level(level), draws) if simultaneous else None
+    return found.table(interval, check_level(level), draws=draws, levels=levels, laid_open=details)
 
 
 @dataclass(frozen=True)
@@ -152,10 +185,26 @@ class Measured:
     clustered: bool
     keep_empty: bool
 
-    def table(self, interval: Interval, level: float, keep_empty: bool = False) -> pl.DataFrame:
-        """The result frame, with intervals at a level."""
+    def table(
+        self,
+        interval: Interval,
+        level: float,
+        *,
+        keep_empty: bool = False,
+        draws: Draws = DRAWS,
+        levels: Mapping[int, float] | None = None,
+        laid_open: bool = False,
+    ) -> pl.DataFrame:
+        """The result frame, with intervals at a level; ``levels`` are higher ones by metric."""
         keep = keep_empty or self.keep_empty
-        blocks = [_block(one, interval, level, self.clustered, keep) for one in self.metrics]
+        blocks = []
+        for one in self.metrics:
+            at = level if levels is None else levels[one.position]
+            made = intervals(one.metric, one.linear, interval, at, self.clustered, draws)
+            if levels is not None:
+                made = replace(made, method=together(made.method))
+            shown = level if interval is not None else np.nan
+            blocks.append(_block(one, made, shown, keep, laid_open=laid_open))
         rows = joined(blocks, WHOLE).sort("__fe_group", "__fe_metric")
         group = rows["__fe_group"].to_numpy()
         systems = self.found.shape[1]
@@ -164,6 +213,22 @@ class Measured:
             (self.found.slices, group // systems),
             (self.found.systems, group % systems),
         )
+
+    def simultaneous(self, level: float, draws: Draws) -> dict[int, float]:
+        """The level of each metric (by position) at which its intervals hold all at once."""
+        members: dict[int, list[Linear]] = {}
+        for one in self.metrics:
+            members.setdefault(one.position, []).append(one.linear)
+        levels = {}
+        for position, found in members.items():
+            clustered = self.clustered and any((f.clusters < f.n).any() for f in found)
+            levels[position] = family_of(found, draws, clustered=clustered).level(level)
+        return levels
+
+
+def together(methods: Any) -> Any:
+    """The names of methods whose intervals hold all at once."""
+    return np.array([text and f"{text}, simultaneous" for text in methods], object)
 
 
 def measure(
@@ -174,16 +239,34 @@ def measure(
     missing: Missing,
     *,
     moments: bool = True,
+    alike: bool = False,
+    tabled: bool = False,
 ) -> Measured:
     """The metrics of a frame, ready for intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.shown, *roles.system), COLUMNS)
-    found = reduce(frame, metrics, chosen, roles, missing=missing, moments=moments)
+    found = reduce(
+        frame,
+        metrics,
+        chosen,
+        roles,
+        missing=missing,
+        moments=moments,
+        alike=alike,
+        tabled=tabled or alike,
+    )
     linearised = tuple(
-        Entry(position, metric, label, linear(metric, table, *found.shape))
+        Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
         for position, (metric, label, table) in enumerate(per_class(metrics, found))
     )
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
+
+
+def _estimated(metric: Metric, table: Any, shape: tuple[int, int], errors: bool) -> Linear:
+    if isinstance(table, Ranked):
+        wanted = errors and (metric.smooth or metric.quantile is not None)
+        return ranked(metric, table, *shape, errors=wanted)
+    return linear(metric, table, *shape)
 
 
 def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
@@ -207,6 +290,15 @@ def check_level(level: float) -> float:
     if not isinstance(given, (int, float)) or not 0 < given < 1:
         raise EvalError(f"level={level!r} is not between 0 and 1")
     return level
+
+
+def check_draws(resamples: int, seed: int) -> Draws:
+    """The draws, if there are enough of them and the seed is one."""
+    if not isinstance(resamples, int) or resamples < 100:  # type: ignore[redundant-expr]
+        raise EvalError(f"resamples={resamples!r} is not a whole number of at least 100")
+    if not isinstance(seed, int) or seed < 0:  # type: ignore[redundant-expr]
+        raise EvalError(f"seed={seed!r} is not a whole number of at least 0")
+    return Draws(resamples, seed)
 
 
 def check_names(keys: Sequence[str], columns: Sequence[str]) -> None:
@@ -260,11 +352,10 @@ def _reasons(metric: Metric, sums: Any) -> Any:
 
 
 def _block(
-    one: Entry, interval: Interval, level: float, clustered: bool, keep_empty: bool
+    one: Entry, made: Intervals, level: float, keep_empty: bool, *, laid_open: bool
 ) -> dict[str, Any]:
     """The columns of one metric, a row per slice and system."""
     metric, found = one.metric, one.linear
-    made = intervals(metric, found, interval, level, clustered)
     notes = [
         "; ".join(text for text in (first, second) if text) or None
         for first, second in zip(notes_of(metric, found), made.note, strict=True)
@@ -287,7 +378,8 @@ def _block(
         "n": found.n.round(),
         "clusters": found.clusters.round(),
         "missing": found.missing.round(),
-        "level": np.full(groups, level if interval is not None else np.nan),
+        **(details_of(metric, found) if laid_open else {}),
+        "level": np.full(groups, level),
         "method": np.array([text or None for text in methods], object),
         "note": np.array(notes, object),
     }

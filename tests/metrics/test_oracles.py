@@ -13,6 +13,7 @@ import polars.selectors as cs
 import pytest
 from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
+from scipy import optimize, special, stats
 from sklearn import metrics as sk
 
 import frame_eval as fe
@@ -32,6 +33,7 @@ def _table(kind, y, p, **columns):
             "x": rng.gamma(2.0, 3.0, n),
             "z": rng.gamma(2.0, 3.0, n) + 0.1,
             "ok": rng.random(n) < 0.7,
+            "q": np.round(rng.beta(0.8, 1.2, n), 3).clip(0.001, 0.999),
             "w": np.ones(n),
             "g": np.arange(n) % 3,
             "c": np.arange(n) // 4,
@@ -62,6 +64,7 @@ TABLES = {
         *_random(160, [0, 1], 0.4, 2),
         w=pl.Series(np.arange(160) % 7 + 1.0),
         s=_scores(3, 160, True),
+        q=pl.Series((np.arange(160) * 7 % 11 / 10).clip(0.05, 0.95)),
     ),
     "tied": _table(
         "01",
@@ -195,6 +198,90 @@ def _auc(t):
     return None if y.all() or not y.any() else sk.roc_auc_score(y, t.s, sample_weight=t.w)
 
 
+def _ranking(score, needs_both=True, **options):
+    """A score of a ranking, where both classes (or positives) are there."""
+
+    def oracle(t):
+        y, _ = _ones(t)
+        if not y.any() or (needs_both and y.all()):
+            return None
+        return score(y, t.s, sample_weight=t.w, **options)
+
+    return oracle
+
+
+def _partial_area(y, s, sample_weight):
+    """Without standardization: the trapezoids of scikit-learn's curve, cut by hand."""
+    fpr, tpr, _ = sk.roc_curve(y, s, sample_weight=sample_weight, drop_intermediate=False)
+    grid = np.union1d(fpr[fpr < 0.3], [0.3])
+    upper = [tpr[fpr == x].max() if (fpr == x).any() else np.interp(x, fpr, tpr) for x in grid]
+    lower = [tpr[fpr == x].min() if (fpr == x).any() else np.interp(x, fpr, tpr) for x in grid]
+    return sum(
+        (b - a) * (u + v) / 2 for a, b, u, v in zip(grid, grid[1:], upper, lower[1:], strict=False)
+    )
+
+
+def _kolmogorov(y, s, sample_weight):
+    """By the definition, at every score."""
+    sides = [[(sample_weight[y == side] * (s[y == side] <= x)).sum() for x in s] for side in (0, 1)]
+    totals = [sample_weight[y == side].sum() for side in (0, 1)]
+    return np.abs(np.array(sides[0]) / totals[0] - np.array(sides[1]) / totals[1]).max()
+
+
+def _curve(y, s, sample_weight):
+    """Recall and precision at every threshold, by counting."""
+    found = []
+    for x in sorted(set(s), reverse=True):
+        hits = sample_weight[(s >= x) & y].sum()
+        found.append((hits / sample_weight[y].sum(), hits / sample_weight[s >= x].sum()))
+    return found
+
+
+def _first_at_recall(least):
+    def score(*given, **options):
+        return next(p for r, p in _curve(*given, **options) if r >= least - 1e-12)
+
+    return score
+
+
+def _most_at_precision(least):
+    def score(*given, **options):
+        return max((r for r, p in _curve(*given, **options) if p >= least and r > 0), default=NAN)
+
+    return score
+
+
+def _restated(y, s, sample_weight, prevalence=0.01):
+    shares = sample_weight / np.where(y, sample_weight[y].sum(), sample_weight[~y].sum())
+    return sk.average_precision_score(
+        y, s, sample_weight=shares * np.where(y, prevalence, 1 - prevalence)
+    )
+
+
+def _precision_elsewhere(t, prevalence=0.02):
+    y, p = _ones(t)
+    if not y.any() or y.all():
+        return None
+    shares = t.w / np.where(y, t.w[y].sum() / prevalence, t.w[~y].sum() / (1 - prevalence))
+    return sk.precision_score(y, p, sample_weight=shares, zero_division=NAN)
+
+
+def _capacity(k, of):
+    """Every order of the tied rows is as likely: the rows above the cut, and the mean of ties."""
+
+    def score(y, s, sample_weight):
+        room = min(k, len(y)) / len(y) * sample_weight.sum()
+        hits, size = 0.0, room
+        for x in sorted(set(s), reverse=True):
+            here = s == x
+            share = min(1.0, room / sample_weight[here].sum())
+            hits += share * sample_weight[here & y].sum()
+            room -= share * sample_weight[here].sum()
+        return hits / (size if of == "precision" else sample_weight[y].sum())
+
+    return score
+
+
 def _quantile(q):
     """The order statistics of the rows, a weight being a share of them: by counting out."""
 
@@ -211,8 +298,165 @@ def _quantile(q):
     return oracle
 
 
+def _bins(t, bins, strategy="uniform"):
+    """Weight, share of positives, mean probability and rows of the bins that have rows."""
+    y, _ = _ones(t)
+    inner = np.arange(1, bins) / bins
+    if strategy == "quantile":
+        inner = np.quantile(t.q, inner, method="inverted_cdf", weights=t.w)
+    code = np.searchsorted(inner, t.q, side="left")
+    for b in np.unique(code):
+        in_bin = code == b
+        w = t.w[in_bin]
+        yield w.sum() / t.w.sum(), w @ y[in_bin] / w.sum(), w @ t.q[in_bin] / w.sum(), len(w)
+
+
+def _of_bins(value, reduce, *args):
+    return lambda t: reduce([value(*found) for found in _bins(t, *args)])
+
+
+def _debiased(weight, y, q, rows):
+    """With the mean of the folded normal law, as scipy has it."""
+    error = np.sqrt(y * (1 - y) / rows)
+    gap = abs(y - q)
+    expected = stats.foldnorm.mean(gap / error, scale=error) if error else gap
+    return weight * (2 * gap - expected)
+
+
+def _resolution(t):
+    y, _ = _ones(t)
+    mean = np.average(y, weights=t.w)
+    return sum(weight * (rate - mean) ** 2 for weight, rate, _, _ in _bins(t, 10))
+
+
+def _uncertainty(t):
+    mean = np.average(_ones(t)[0], weights=t.w)
+    return mean * (1 - mean)
+
+
+def _log_loss(t):
+    return sk.log_loss(_ones(t)[0], t.q, labels=[False, True], sample_weight=t.w)
+
+
+def _recalibrated(slope):
+    """The root of the likelihood equations, by another solver."""
+
+    def oracle(t):
+        y, x = _ones(t)[0], special.logit(t.q)
+        if y.all() or not y.any():
+            return None
+        if slope and (x[y].min() >= x[~y].max() or x[~y].min() >= x[y].max()):
+            return None
+        design = np.stack([np.ones_like(x), x] if slope else [np.ones_like(x)])
+        offset = 0 if slope else x
+
+        def score(b):
+            return design @ (t.w * (y - special.expit(offset + b @ design))) / t.w.sum()
+
+        start = np.array([0.0, 0.1]) if slope else np.zeros(1)
+        return optimize.root(score, start, tol=1e-15).x[-1]
+
+    return oracle
+
+
 def _labels(kind):
     return {"01": None, "words": ["ant", "cat"], "many": [3, 25]}[kind]
+
+
+def _jaccard(y, p, *, average="binary", labels=None, sample_weight=None, zero_division=NAN):
+    """scikit-learn's, whose zero_division can not be NaN: by hand where there is nothing."""
+    y, p = np.asarray(y), np.asarray(p)
+    labels = [True] if average == "binary" else labels
+    parts = [(y == k, p == k) for k in labels]
+    both = np.array([sample_weight @ (a & b) for a, b in parts])
+    either = np.array([sample_weight @ (a | b) for a, b in parts])
+    with np.errstate(invalid="ignore"):
+        each = both / either
+    if average == "micro":
+        return both.sum() / either.sum()
+    if average in (None, "binary"):
+        return each if average is None else each[0]
+    seen = ~np.isnan(each)
+    mean = each[seen].mean()
+    if seen.any():
+        found = sk.jaccard_score(
+            y,
+            p,
+            average="macro",
+            labels=np.array(labels)[seen].tolist(),
+            sample_weight=sample_weight,
+        )
+        assert_allclose(mean, found, rtol=EXACT)
+    return mean
+
+
+def _grades(t):
+    """The classes as numbers: words by their place in the alphabet."""
+    order = {word: k for k, word in enumerate(WORDS)}
+    if t.kind != "words":
+        return np.asarray(t.y, float), np.asarray(t.p, float)
+    return np.array([order[v] for v in t.y]), np.array([order[v] for v in t.p])
+
+
+def _weighted_kappa(power):
+    """From every pair of a row with a row, as agreement of all pairs is agreement by chance."""
+
+    def oracle(t):
+        y, p = _grades(t)
+        observed = np.average(np.abs(y - p) ** power, weights=t.w)
+        chance = np.abs(np.subtract.outer(y, p)) ** power * np.outer(t.w, t.w)
+        return 1 - observed / (chance.sum() / t.w.sum() ** 2) if chance.any() else None
+
+    return oracle
+
+
+def _error_rate(kind):
+    def oracle(t):
+        y, p = _ones(t)
+        score = {"fpr": sk.recall_score, "fnr": sk.recall_score, "npv": sk.precision_score}[kind]
+        if kind == "fnr":
+            return 1 - score(y, p, sample_weight=t.w, zero_division=NAN)
+        value = score(~y, ~p, sample_weight=t.w, zero_division=NAN)
+        return 1 - value if kind == "fpr" else value
+
+    return oracle
+
+
+def _informedness(t):
+    y, _ = _ones(t)
+    if y.all() or not y.any():
+        return None
+    return sk.balanced_accuracy_score(*_ones(t), sample_weight=t.w, adjusted=True)
+
+
+def _markedness(t):
+    y, p = _ones(t)
+    return (
+        None
+        if p.all() or not p.any()
+        else (
+            sk.precision_score(y, p, sample_weight=t.w)
+            + sk.precision_score(~y, ~p, sample_weight=t.w)
+            - 1
+        )
+    )
+
+
+def _costs(kind):
+    """A cost for each pair of classes, none like its mirror image."""
+    classes = {"01": [0, 1], "words": WORDS, "many": [3, 10, 25]}[kind]
+    return {
+        (a, b): 1.5 * i + 0.25 * j * j
+        for i, a in enumerate(classes, 1)
+        for j, b in enumerate(classes)
+        if a != b
+    }
+
+
+def _expected_cost(t):
+    costs = _costs(t.kind)
+    each = [costs.get(pair, 0.0) for pair in zip(t.y, t.p, strict=True)]
+    return np.average(each, weights=t.w)
 
 
 def _families():
@@ -222,6 +466,7 @@ def _families():
         "f1": (fe.f1, sk.f1_score, {}),
         "f0.5": (lambda *a, **k: fe.fbeta(*a, 0.5, **k), sk.fbeta_score, {"beta": 0.5}),
         "f2": (lambda *a, **k: fe.fbeta(*a, 2, **k), sk.fbeta_score, {"beta": 2}),
+        "jaccard": (fe.jaccard, _jaccard, {}),
     }
     for name, (metric, score, options) in scores.items():
         yield (
@@ -288,7 +533,109 @@ CATALOGUE = {
         ),
     ),
     "roc_auc": Case(lambda kind: fe.roc_auc("y", "s", positive=_of(kind)), _auc),
+    "gini": Case(
+        lambda kind: fe.gini("y", "s", positive=_of(kind)),
+        _ranking(lambda *a, **k: 2 * sk.roc_auc_score(*a, **k) - 1),
+    ),
+    "average_precision": Case(
+        lambda kind: fe.average_precision("y", "s", positive=_of(kind)),
+        _ranking(sk.average_precision_score, needs_both=False),
+    ),
+    "average_precision at a prevalence": Case(
+        lambda kind: fe.average_precision("y", "s", positive=_of(kind), at_prevalence=0.01),
+        _ranking(_restated),
+    ),
+    "partial_auc": Case(
+        lambda kind: fe.partial_auc("y", "s", 0.3, positive=_of(kind)),
+        _ranking(sk.roc_auc_score, max_fpr=0.3),
+    ),
+    "partial_auc as an area": Case(
+        lambda kind: fe.partial_auc("y", "s", 0.3, standardized=False, positive=_of(kind)),
+        _ranking(_partial_area),
+    ),
+    "precision_at_prevalence": Case(
+        lambda kind: fe.precision_at_prevalence("y", "p", 0.02, positive=_of(kind)),
+        _precision_elsewhere,
+    ),
+    "ks": Case(lambda kind: fe.ks("y", "s", positive=_of(kind)), _ranking(_kolmogorov)),
+    "precision_at_recall": Case(
+        lambda kind: fe.precision_at_recall("y", "s", 0.6, positive=_of(kind)),
+        _ranking(_first_at_recall(0.6), needs_both=False),
+    ),
+    "recall_at_precision": Case(
+        lambda kind: fe.recall_at_precision("y", "s", 0.4, positive=_of(kind)),
+        _ranking(_most_at_precision(0.4), needs_both=False),
+    ),
+    "precision_at_k": Case(
+        lambda kind: fe.precision_at_k("y", "s", 7, positive=_of(kind)),
+        lambda t: _capacity(7, "precision")(_ones(t)[0], t.s, t.w),
+    ),
+    "recall_at_k": Case(
+        lambda kind: fe.recall_at_k("y", "s", 7, positive=_of(kind)),
+        _ranking(_capacity(7, "recall"), needs_both=False),
+    ),
     **dict(_families()),
+    **{
+        f"{weights} cohen_kappa": Case(
+            lambda kind, w=weights: fe.cohen_kappa(
+                "y", "p", weights=w, labels=WORDS if kind == "words" else None
+            ),
+            _weighted_kappa(power),
+        )
+        for weights, power in (("linear", 1), ("quadratic", 2))
+    },
+    "npv": Case(lambda kind: fe.npv("y", "p", positive=_of(kind)), _error_rate("npv")),
+    "fpr": Case(lambda kind: fe.fpr("y", "p", positive=_of(kind)), _error_rate("fpr")),
+    "fnr": Case(lambda kind: fe.fnr("y", "p", positive=_of(kind)), _error_rate("fnr")),
+    "informedness": Case(lambda kind: fe.informedness("y", "p", positive=_of(kind)), _informedness),
+    "markedness": Case(lambda kind: fe.markedness("y", "p", positive=_of(kind)), _markedness),
+    "hamming_loss": Case(
+        lambda _: fe.hamming_loss("y", "p"), lambda t: sk.zero_one_loss(t.y, t.p, sample_weight=t.w)
+    ),
+    "expected_cost": Case(lambda kind: fe.expected_cost("y", "p", _costs(kind)), _expected_cost),
+    "brier": Case(
+        lambda kind: fe.brier("y", "q", positive=_of(kind)),
+        _weighted_mean(lambda t: (_ones(t)[0] - t.q) ** 2),
+    ),
+    "log_loss": Case(lambda kind: fe.log_loss("y", "q", positive=_of(kind)), _log_loss),
+    "perplexity": Case(
+        lambda _: fe.perplexity("x", "z"), lambda t: np.exp((t.w @ t.x) / (t.w @ t.z))
+    ),
+    "bits_per_byte": Case(
+        lambda _: fe.bits_per_byte("x", "z"), lambda t: (t.w @ t.x) / (t.w @ t.z) / np.log(2)
+    ),
+    "ece": Case(
+        lambda kind: fe.ece("y", "q", bins=10, positive=_of(kind)),
+        _of_bins(lambda w, y, q, _: w * abs(y - q), sum, 10),
+    ),
+    "ece quantile": Case(
+        lambda kind: fe.ece("y", "q", bins=7, strategy="quantile", positive=_of(kind)),
+        _of_bins(lambda w, y, q, _: w * abs(y - q), sum, 7, "quantile"),
+    ),
+    "ece_debiased": Case(
+        lambda kind: fe.ece_debiased("y", "q", bins=10, positive=_of(kind)),
+        _of_bins(_debiased, sum, 10),
+    ),
+    "mce": Case(
+        lambda kind: fe.mce("y", "q", bins=4, positive=_of(kind)),
+        _of_bins(lambda *found: abs(found[1] - found[2]), max, 4),
+    ),
+    "brier_reliability": Case(
+        lambda kind: fe.brier_reliability("y", "q", bins=10, positive=_of(kind)),
+        _of_bins(lambda w, y, q, _: w * (y - q) ** 2, sum, 10),
+    ),
+    "brier_resolution": Case(
+        lambda kind: fe.brier_resolution("y", "q", bins=10, positive=_of(kind)), _resolution
+    ),
+    "brier_uncertainty": Case(
+        lambda kind: fe.brier_uncertainty("y", positive=_of(kind)), _uncertainty
+    ),
+    "calibration_slope": Case(
+        lambda kind: fe.calibration_slope("y", "q", positive=_of(kind)), _recalibrated(True)
+    ),
+    "calibration_intercept": Case(
+        lambda kind: fe.calibration_intercept("y", "q", positive=_of(kind)), _recalibrated(False)
+    ),
 }
 
 each_table = pytest.mark.parametrize("table", TABLES)
@@ -373,15 +720,16 @@ def test_row_order_does_not_matter(name):
         assert_frame_equal(first, second, rel_tol=EXACT, abs_tol=1e-13)
 
 
-# Interpolation between order statistics sees the number of rows: copies are no weights there.
-INTERPOLATED = {
+# Interpolation between order statistics and a bias of 1/n see the number of rows: copies are no
+# weights there.
+OF_ROWS = {
     name
     for name, case in CATALOGUE.items()
     if case.make(TABLES["weighted"][0]).quantile not in (None, 0, 1)
-}
+} | {"ece_debiased"}
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in INTERPOLATED])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in OF_ROWS])
 def test_duplicated_rows_of_a_cluster_weigh_twice(name):
     """Each row twice, or with weight 2: the same estimate and the same clustered error."""
     case, (kind, frame) = CATALOGUE[name], TABLES["weighted"]
@@ -391,9 +739,10 @@ def test_duplicated_rows_of_a_cluster_weigh_twice(name):
     weighted = frame.with_columns(v=pl.when(twice).then(2.0).otherwise(1.0))
     first = doubled.eval.summary(metric, cluster="c").row(0, named=True)
     second = weighted.eval.summary(metric, cluster="c", weight="v").row(0, named=True)
-    assert_allclose(first["estimate"], second["estimate"], rtol=1e-12)
+    if not name.endswith("_at_k"):  # k counts rows, which weights are not
+        assert_allclose(first["estimate"], second["estimate"], rtol=1e-12)
     assert first["clusters"] == second["clusters"]
-    if metric.quantile is None:
+    if metric.smooth:
         assert_allclose(first["std_error"], second["std_error"], rtol=1e-10)
 
 

@@ -15,6 +15,7 @@ def doors(pandas: pd.DataFrame, eager: pl.DataFrame, lazy: pl.LazyFrame, other: 
     assert_type(fe.of(eager).summary(fe.rate("ok"), by="lang"), pl.DataFrame)
     assert_type(fe.of(lazy).summary(fe.rate("ok"), by=fe.each("lang")), pl.DataFrame)
     assert_type(fe.of(lazy).compare(fe.rate("ok"), system="m", example="i"), pl.DataFrame)
+    assert_type(fe.of(pandas).confusion("y", "p", normalize="truth"), pd.DataFrame)
     assert_type(fe.of(pandas).guard(fe.rule("ok", min=0.5)), pd.DataFrame)
 
 
@@ -29,6 +30,8 @@ def functions(pandas: pd.DataFrame, eager: pl.DataFrame, lazy: pl.LazyFrame) -> 
     assert_type(fe.summary(pandas, fe.rate("ok")), pd.DataFrame)
     assert_type(fe.summary(eager, fe.rate("ok")), pl.DataFrame)
     assert_type(fe.compare(lazy, fe.rate("ok"), system="m", example="i"), pl.DataFrame)
+    assert_type(fe.plan(pandas, fe.rate("ok"), system="m", example="i"), pd.DataFrame)
+    assert_type(fe.plan(n=500, discordance=0.2), pl.DataFrame)
 
 
 def refusals(pandas: pd.DataFrame) -> None:

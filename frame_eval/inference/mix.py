@@ -1,0 +1,72 @@
+"""Estimates at another mix of slices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from frame_eval.inference.linear import Linear, Sample, scattered
+from frame_eval.table import Floats, Ints
+
+
+def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
+    """Groups averaged with known shares, as a linearisation of its own.
+
+    Group j counts with ``share[j]`` for the mix ``into[j]`` (-1: for none). Clusters that have rows
+    in several groups keep their covariance.
+    """
+    chosen = np.flatnonzero(into >= 0)
+    value = np.zeros(mixes)
+    np.add.at(value, into[chosen], share[chosen] * found.estimate[chosen])
+    rows = np.flatnonzero(into[found.group] >= 0)
+    of_row, weight = into[found.group[rows]], share[found.group[rows]]
+    if found.singles:
+        order = np.argsort(of_row, kind="stable")
+        rows, weight, group = rows[order], weight[order], of_row[order]
+        place, unit = np.arange(len(rows)), found.unit[rows]
+    else:
+        size = int(found.unit.max(initial=0)) + 1
+        key, place = np.unique(of_row * size + found.unit[rows], return_inverse=True)
+        group, unit = key // size, key % size
+
+    def put(values: Floats) -> Floats:
+        return scattered(place, values, len(group))
+
+    samples = []
+    for sample in found.samples:
+        influence = put(sample.influence[rows] * weight)
+        squares = put(sample.squares[rows] * weight**2)
+        within = np.zeros(mixes)
+        np.add.at(within, into[chosen], share[chosen] ** 2 * sample.within[chosen])
+        count = put(sample.count[rows])
+        samples.append(
+            Sample(
+                influence,
+                squares if found.singles else influence**2,
+                put(sample.share[rows] * weight),
+                np.ones(len(group)) if found.singles else put(sample.size[rows]),
+                count if found.singles else np.minimum(count, 1.0),
+                within,
+            )
+        )
+
+    def total(values: Floats) -> Floats:
+        summed = np.zeros(mixes)
+        np.add.at(summed, into[chosen], values[chosen])
+        return summed
+
+    counts = np.max([sample.count for sample in samples], axis=0)
+    return replace(
+        found,
+        estimate=value,
+        share=np.full(mixes, np.nan),
+        n=total(found.n),
+        missing=total(found.missing),
+        rows=total(found.rows),
+        clusters=scattered(group, counts, mixes),
+        group=group,
+        unit=unit,
+        samples=tuple(samples),
+        source=None,
+    )

@@ -1,0 +1,119 @@
+"""Intervals that hold for all slices at once, and the p-values that belong to them.
+
+A simultaneous interval is a pointwise one at a higher level, the same for the whole family: that at
+which, were all true differences nothing, no member would be found in so many of all samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from frame_eval.inference.linear import Linear, scattered
+from frame_eval.inference.resample import Draws, block_size
+from frame_eval.inference.variance import cr2
+from frame_eval.table import Floats
+
+
+@dataclass(frozen=True)
+class Family:
+    """How small the smallest p-value of a family is by chance.
+
+    ``confidence`` holds, for every draw, one minus the smallest p-value, ascending; or, for
+    ``members`` that are independent, nothing.
+    """
+
+    members: int
+    confidence: Floats | None = None
+
+    def level(self, level: float) -> float:
+        """The level at which pointwise intervals all hold together with the given one."""
+        if self.confidence is None:
+            return float(level ** (1 / max(self.members, 1)))
+        total = len(self.confidence) + 1
+        rank = int(np.ceil(round(1 - level, 12) * total - 1e-9)) - 1
+        return max(level, float(self.confidence[-rank])) if rank > 0 else 1.0
+
+    def adjusted(self, p: Floats) -> Floats:
+        """The p-values of members, adjusted for the family; NaN stays."""
+        if self.confidence is None:
+            return np.asarray(-np.expm1(self.members * np.log1p(-p)), float)
+        total = len(self.confidence) + 1
+        above = len(self.confidence) - np.searchsorted(self.confidence, 1 - p, side="left")
+        return np.where(np.isnan(p), np.nan, np.maximum((1 + above) / total, p))
+
+
+def family_of(members: Sequence[Linear], draws: Draws, *, clustered: bool) -> Family:
+    """The family of all groups of some linearisations.
+
+    With clusters, Rademacher signs are put on the cluster influences of all groups at once and each
+    draw is studentised anew (the wild bootstrap of Cameron, Gelbach and Miller 2008, its maximum as
+    in Romano and Wolf 2005); t-statistics of different degrees of freedom are compared by their
+    p-values. Independent units in disjoint groups make independent members (Sidak 1967), which is
+    cautious where groups overlap.
+    """
+    count = sum(int(np.isfinite(found.estimate).sum()) for found in members)
+    if not clustered:
+        return Family(count)
+    units = 1 + max(int(found.unit.max(initial=0)) for found in members)
+    parts = [(*influences_by_unit(found, units), cr2(found).df) for found in members]
+    return joint_family(parts, draws)
+
+
+def joint_family(parts: Sequence[tuple[Floats, Floats, Floats]], draws: Draws) -> Family:
+    """The family of the columns of some matrices of influences and shares (units x members).
+
+    With each pair of matrices come the degrees of freedom of its columns; those without any are
+    left out.
+    """
+    largest = np.zeros(draws.resamples)
+    for influence, share, df in parts:
+        for start, block in _confidences(influence, share, df, draws):
+            part = largest[start : start + len(block)]
+            np.maximum(part, block, out=part)
+    return Family(sum(len(df) for _, _, df in parts), np.sort(largest))
+
+
+def _confidences(
+    influence: Floats, share: Floats, df: Floats, draws: Draws
+) -> Iterator[tuple[int, Floats]]:
+    """The largest of one minus the p-values of all columns, by draws."""
+    usable = np.flatnonzero(np.isfinite(df))
+    influence, share, df = influence[:, usable], share[:, usable], df[usable]
+    stretch = 1 / (1 - np.minimum(share, 1 - 1e-9))
+    fixed = (stretch * influence**2).sum(0)
+    lean = stretch * share * influence
+    spread = (stretch * share**2).sum(0)
+    for start, signs in _signs(len(influence), draws):
+        total = signs @ influence
+        # Sum of a (v psi - w total)^2, as v^2 is 1.
+        variance = fixed - 2 * total * (signs @ lean) + total**2 * spread
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.abs(total) / np.sqrt(np.maximum(variance, 0.0))
+        p = 2 * scipy.special.stdtr(df, -np.nan_to_num(t, nan=0.0, posinf=np.inf))
+        yield start, np.max(1 - p, axis=1, initial=0.0)
+
+
+def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
+    """Influences and shares as units x groups."""
+    groups = len(found.estimate)
+    at = found.unit * groups + found.group
+    size = units * groups
+    influence = np.sum([sample.influence for sample in found.samples], axis=0)
+    share = np.mean([sample.share for sample in found.samples], axis=0)
+    of_influence, of_share = (scattered(at, values, size) for values in (influence, share))
+    return of_influence.reshape(units, groups), of_share.reshape(units, groups)
+
+
+def _signs(units: int, draws: Draws) -> Iterator[tuple[int, Floats]]:
+    """Blocks of random signs, draws x units, with the number of the first."""
+    generator = np.random.default_rng(draws.seed)
+    size = block_size(units)
+    for start in range(0, draws.resamples, size):
+        rows = min(size, draws.resamples - start)
+        words = np.frombuffer(generator.bytes(rows * ((units + 7) // 8)), np.uint8)
+        bits = np.unpackbits(words.reshape(rows, -1), axis=1, count=units)
+        yield start, np.asarray(bits * 2.0 - 1.0, np.float64)

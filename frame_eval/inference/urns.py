@@ -1,0 +1,327 @@
+"""What is drawn from: distinct units with their sums, and the statistic of any draw of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from frame_eval.inference.linear import Totals, central_differences, coefficients, combined
+from frame_eval.inference.resample import Draws
+from frame_eval.metrics.core import Metric, Sums
+from frame_eval.table import Floats, Ints, Table, packed
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The rows of a table as what can be drawn, sorted by group.
+
+    A row has the ``vectors`` of one unit in one ``group`` and ``cell``; where units are single
+    rows, ``counts`` says how many are like it, and ``unit`` is None.
+    """
+
+    metric: Metric
+    group: Ints
+    unit: Ints | None
+    cell: Ints
+    classes: tuple[Any, ...]
+    names: tuple[str, ...]
+    vectors: Floats
+    counts: Ints
+    stratum: Ints | None = None
+
+
+def kinds_of(
+    metric: Metric, table: Table, totals: Totals, group: Ints, unit: Ints, strata: Ints | None
+) -> Kinds:
+    """What can be drawn from a table.
+
+    ``group`` and ``unit`` are the group and the independent unit of its rows; ``strata`` is the
+    stratum of every unit by code.
+    """
+    cells = int(np.prod([len(values) for values in table.classes], dtype=int))
+    names: tuple[str, ...] = table.names
+    vectors, classes, cell = table.sums, table.classes, _flat(table)
+    if metric.proportion is not None:
+        at = group * cells + cell
+        functions = (metric.proportion.hits, metric.proportion.trials)
+        columns = [combined(coefficients(f, totals), at, table.sums) for f in functions]
+        names, vectors, classes = ("hits", "trials"), np.stack(columns, -1), ()
+        cell = np.zeros(len(group), np.int64)
+    chosen, counts = np.arange(len(group)), np.ones(len(group), np.int64)
+    sizes = table.rows
+    if table.singles:
+        chosen, vectors, counts = _alike(metric, table, vectors)
+        there = np.flatnonzero(counts)
+        chosen, vectors, counts = chosen[there], vectors[there], counts[there]
+        sizes = np.ones(len(there))
+    if table.weighted and metric.proportion is None:
+        names, vectors = (*names, "rows"), np.column_stack([vectors, sizes])
+    return Kinds(
+        metric,
+        group[chosen],
+        None if table.singles else unit,
+        cell[chosen],
+        classes,
+        names,
+        vectors,
+        counts,
+        None if strata is None else strata[unit[chosen]],
+    )
+
+
+def _flat(table: Table) -> Ints:
+    """The position of a row's cell among all of them."""
+    cell = np.zeros(len(table.rows), np.int64)
+    for code, values in zip(table.cells, table.classes, strict=True):
+        cell = cell * len(values) + code
+    return cell
+
+
+def _alike(metric: Metric, table: Table, vectors: Floats) -> tuple[Ints, Floats, Ints]:
+    """The kinds of single rows behind rows of a table: which row, their sums, how many.
+
+    Sums that count disjoint sets of rows say it themselves: some rows are in the one, some in the
+    other, the rest in none. Otherwise the rows of the table are alike already.
+    """
+    size = len(table.rows)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = np.where(table.rows > 0, table.sums[:, 0] / table.plain[:, 0], 0.0)
+        if metric.proportion is not None:
+            hits, trials = np.where(weight > 0, vectors.T / weight, 0.0)
+            pairs = [((1, 1), hits), ((0, 1), trials - hits), ((0, 0), table.rows - trials)]
+        elif metric.counts:
+            others = table.plain[:, 1:]
+            eye = np.eye(len(table.names))
+            pairs = [(tuple(eye[0] + eye[j + 1]), column) for j, column in enumerate(others.T)]
+            pairs.append((tuple(eye[0]), table.rows - others.sum(1)))
+        else:
+            each = np.where(table.rows[:, None] > 0, vectors / table.rows[:, None], 0.0)
+            return np.arange(size), each, np.rint(table.rows).astype(np.int64)
+    chosen = np.repeat(np.arange(size), len(pairs))
+    basis = np.array([kind for kind, _ in pairs], float)
+    counts = np.stack([count for _, count in pairs], -1)
+    each = (weight[:, None, None] * basis).reshape(-1, basis.shape[1])
+    return chosen, each, np.rint(counts).astype(np.int64).ravel()
+
+
+class Urn:
+    """Units of some groups that are drawn together, and the statistic of any weights of them.
+
+    ``counts`` says how many units there are of each kind, ``strata`` from which stratum they are.
+    """
+
+    counts: Ints
+    strata: Ints | None
+
+    def value(self, weights: Floats) -> Floats:
+        """The statistic of every group (columns) under each row of weights of the kinds."""
+        raise NotImplementedError
+
+    def replicates(self, draws: Draws) -> Floats:
+        """The statistic of every group (columns) in every resample (rows)."""
+        blocks = draws.weights(self.counts, self.strata)
+        return np.concatenate([self.value(weights) for weights in blocks])
+
+    def jackknife(self) -> Floats:
+        """The statistic of every group (columns) without one unit of each kind (rows)."""
+        raise NotImplementedError
+
+    def exchangeable(self) -> Callable[[Floats], Floats]:
+        """From how many units of each kind exchange their two groups to the statistic of both."""
+        raise NotImplementedError
+
+
+class Additive(Urn):
+    """Few sums per unit: those of a draw are one product with the matrix of the units' sums."""
+
+    def __init__(self, kinds: Kinds, part: Ints, parts: int, *, merged: bool = True) -> None:
+        sizes = [len(values) for values in kinds.classes]
+        width = len(kinds.names) * int(np.prod(sizes, dtype=int))
+        unit, counts, strata = _units(kinds)
+        matrix = np.zeros((len(counts), parts, width))
+        column = kinds.cell[:, None] * len(kinds.names) + np.arange(len(kinds.names))
+        np.add.at(matrix, (unit[:, None], part[:, None], column), kinds.vectors)
+        self.matrix = matrix.reshape(len(counts), -1)
+        self.counts, self.strata = counts, strata
+        if merged:
+            self.matrix, self.counts, self.strata = _merged(self.matrix, counts, strata)
+        self.shape = (parts, *sizes, len(kinds.names))
+        self.kinds = kinds
+
+    def value(self, weights: Floats) -> Floats:
+        """The statistic of every group (columns) under each row of weights of the kinds."""
+        return self.of_totals(weights @ self.matrix)
+
+    def of_totals(self, totals: Floats) -> Floats:
+        """The statistic of every group (columns) for rows of sums."""
+        sums = totals.reshape(len(totals), *self.shape)
+        metric = self.kinds.metric
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if metric.proportion is not None:
+                values = sums[..., 0] / sums[..., 1]
+                if metric.proportion.map is not None:
+                    values = metric.proportion.map(values)
+            else:
+                named = {name: sums[..., j] for j, name in enumerate(self.kinds.names)}
+                named = {"rows": named["n"], **named}
+                values = np.asarray(metric.finish(Sums(named, self.kinds.classes)), float)
+        return np.where(np.isfinite(values), values, np.nan)
+
+    def jackknife(self) -> Floats:
+        """The statistic of every group (columns) without one unit of each kind (rows)."""
+        return self.of_totals(self.counts @ self.matrix - self.matrix)
+
+    def exchangeable(self) -> Callable[[Floats], Floats]:
+        """From how many units of each kind exchange their two groups to the statistic of both."""
+        total = self.counts @ self.matrix
+        other = self.matrix.reshape(len(self.counts), 2, -1)[:, ::-1].reshape(self.matrix.shape)
+        change = other - self.matrix
+        return lambda swaps: self.of_totals(total + swaps @ change)
+
+
+class Ranked(Urn):
+    """Sums over many ordered cells: weights are carried to the sorted cells, without a sort."""
+
+    def __init__(self, kinds: Kinds, part: Ints, parts: int) -> None:
+        self.kinds, self.part = kinds, part
+        unit, self.counts, self.strata = _units(kinds)
+        self.parts = []
+        for number in range(parts):
+            chosen = np.flatnonzero(part == number)
+            order = chosen[np.argsort(kinds.cell[chosen], kind="stable")]
+            cell = kinds.cell[order]
+            starts = np.flatnonzero(np.diff(cell, prepend=-1))
+            self.parts.append((unit[order], kinds.vectors[order], starts, cell[starts]))
+
+    def value(self, weights: Floats) -> Floats:
+        """The statistic of every group (columns) under each row of weights of the kinds."""
+        values = np.full((len(weights), len(self.parts)), np.nan)
+        for part, (unit, vectors, starts, cell) in enumerate(self.parts):
+            if len(unit):
+                sums = self._sums(weights, unit, vectors, starts, cell)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    values[:, part] = self.kinds.metric.finish(sums)
+        return np.where(np.isfinite(values), values, np.nan)
+
+    def _sums(self, weights: Floats, unit: Ints, vectors: Floats, starts: Ints, cell: Ints) -> Sums:
+        whole = len(unit) == weights.shape[1] and bool((np.diff(unit) == 1).all())
+        drawn = weights if whole else weights[:, unit]
+        columns = dict(zip(self.kinds.names, vectors.T, strict=True))
+        return _Drawn(drawn, columns, starts, (self.kinds.classes[0][cell],))
+
+    def jackknife(self) -> Floats:
+        """The statistic without one unit of each kind, to first order: one pass, no n^2."""
+        every = self.counts[None].astype(float)
+        values = np.repeat(self.value(every), len(self.counts), axis=0)
+        metric = self.kinds.metric
+        for part, (unit, vectors, starts, cell) in enumerate(self.parts):
+            if not len(unit):
+                continue
+            sums = self._sums(every, unit, vectors, starts, cell)
+            if metric.gradient is None:
+                names = self.kinds.names
+                slopes = central_differences(metric.finish, names, sums, metric.cells)[0].T
+            else:
+                given = metric.gradient(sums)
+                zero = np.zeros((1, len(cell)))
+                slopes = np.stack([given.get(name, zero)[0] for name in self.kinds.names])
+            lengths = np.diff(np.append(starts, len(unit)))
+            effect = (np.repeat(slopes, lengths, axis=1) * vectors.T).sum(0)
+            values[:, part] -= np.bincount(unit, effect, len(self.counts))
+        return values
+
+    def exchangeable(self) -> Callable[[Floats], Floats]:
+        """From how many units of each kind exchange their two groups to the statistic of both."""
+        kinds, units = self.kinds, len(self.counts)
+        unit, part = _units(kinds)[0], self.part
+        both = replace(
+            kinds,
+            unit=np.concatenate([unit, unit + units]),
+            group=np.concatenate([kinds.group] * 2),
+            cell=np.concatenate([kinds.cell] * 2),
+            vectors=np.concatenate([kinds.vectors] * 2),
+            counts=np.concatenate([kinds.counts] * 2),
+            stratum=None,
+        )
+        doubled = Ranked(both, np.concatenate([part, 1 - part]), 2)
+        return lambda swaps: doubled.value(np.hstack([self.counts - swaps, swaps]))
+
+
+class _Drawn(Sums):
+    """The sums of draws by cell, each made when it is asked for."""
+
+    _drawn: Floats
+    _columns: dict[str, Floats]
+    _starts: Ints
+
+    def __init__(
+        self, drawn: Floats, columns: dict[str, Floats], starts: Ints, classes: tuple[Any, ...]
+    ) -> None:
+        super().__init__({}, classes)
+        self.__dict__.update(_drawn=drawn, _columns=columns, _starts=starts)
+
+    def __getattr__(self, name: str) -> Floats:
+        column = self._columns.get("n" if name == "rows" and name not in self._columns else name)
+        if column is None:
+            return super().__getattr__(name)  # type: ignore[no-any-return]  # raises
+        sums = self._drawn if (column == 1).all() else self._drawn * column
+        if len(self._starts) < len(column):
+            sums = np.add.reduceat(sums, self._starts, axis=1)
+        self.__dict__[name] = sums
+        return sums
+
+
+def _units(kinds: Kinds) -> tuple[Ints, Ints, Ints | None]:
+    """The position of the unit of every row, how many units are like it, and their strata."""
+    if kinds.unit is None:
+        return np.arange(len(kinds.counts)), kinds.counts, kinds.stratum
+    codes, first, unit = np.unique(kinds.unit, return_index=True, return_inverse=True)
+    strata = None if kinds.stratum is None else kinds.stratum[first]
+    return unit, np.ones(len(codes), np.int64), strata
+
+
+def _merged(matrix: Floats, counts: Ints, strata: Ints | None) -> tuple[Floats, Ints, Ints | None]:
+    """Units with equal sums made one kind, where the sums are whole numbers and so exact."""
+    if not (np.rint(matrix) == matrix).all() or np.abs(matrix).max(initial=0) >= 2**31:
+        return matrix, counts, strata
+    keys = [] if strata is None else [strata]
+    keys += [
+        (column - column.min()).astype(np.int64)
+        for column in matrix.T
+        if column.min() < column.max()
+    ]
+    key = packed(tuple(keys)) if keys else np.zeros(len(matrix), np.int64)
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    together = np.bincount(place, counts, len(first)).astype(np.int64)
+    return matrix[first], together, None if strata is None else strata[first]
+
+
+def urn(kinds: Kinds, groups: Sequence[int], *, together: bool = False, merged: bool = True) -> Urn:
+    """The urn of the units that some groups have.
+
+    Each group is a column of its values; or, with ``together``, all of them are one. Without
+    ``merged`` each unit stays a kind of its own, in the order of its code.
+    """
+    spans = [np.searchsorted(kinds.group, [group, group + 1]) for group in groups]
+    rows = np.concatenate([np.arange(a, b) for a, b in spans])
+    part = np.repeat(np.arange(len(groups)), [b - a for a, b in spans])
+    chosen = Kinds(
+        kinds.metric,
+        kinds.group[rows],
+        None if kinds.unit is None else kinds.unit[rows],
+        kinds.cell[rows],
+        kinds.classes,
+        kinds.names,
+        kinds.vectors[rows],
+        kinds.counts[rows],
+        None if kinds.stratum is None else kinds.stratum[rows],
+    )
+    parts = len(groups)
+    if together:
+        part, parts = np.zeros_like(part), 1
+    if kinds.metric.ordered:
+        return Ranked(chosen, part, parts)
+    return Additive(chosen, part, parts, merged=merged)

@@ -1,0 +1,94 @@
+"""Matrices of costs or distances between classes: weighted kappa and expected cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from frame_eval.errors import EvalError, did_you_mean, listing
+from frame_eval.metrics.confusion import _confusion
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def _distances(classes: Sequence[Any], labels: Sequence[Any] | None, power: int) -> Array:
+    """How far classes are from each other: in their order if given, else as numbers."""
+    if labels is not None:
+        unknown = [value for value in classes if value not in labels]
+        if unknown:
+            raise EvalError(
+                f"classes {listing(unknown)} are not among labels={list(labels)!r}; name all, in "
+                "their order"
+            )
+        grades = [float(list(labels).index(value)) for value in classes]
+    elif any(isinstance(value, str) for value in classes):
+        raise EvalError(
+            f"classes {listing(classes)} have no order as text; give it with labels=[...], or say "
+            "weights=None"
+        )
+    else:
+        grades = [float(value) for value in classes]
+    distances: Array = np.abs(np.subtract.outer(grades, grades)) ** power
+    return distances
+
+
+def _disagreement(labels: Any, power: int, s: Any) -> tuple[Array, Array, Array]:
+    """Mean distance of the two columns as observed and by chance; and all distances."""
+    distances = _distances(s.classes[0], labels, power)
+    c = _confusion(s)
+    n = c.n[..., 0]
+    observed = (s.n * distances).sum((-2, -1)) / n
+    chance = np.einsum("...i,ij,...j->...", c.truth, distances, c.predicted) / n**2
+    return observed, chance, distances
+
+
+def weighted_kappa(labels: Any, power: int, s: Any) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed, chance, _ = _disagreement(labels, power, s)
+        value: Array = 1 - observed / chance
+    return value
+
+
+def weighted_kappa_gradient(labels: Any, power: int, s: Any) -> dict[str, Array]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed, chance, distances = _disagreement(labels, power, s)
+        c = _confusion(s)
+        n = c.n[..., None]
+        by_truth = (c.predicted @ distances.T)[..., :, None] / n**2
+        by_predicted = (c.truth @ distances)[..., None, :] / n**2
+        observed, chance = observed[..., None, None], chance[..., None, None]
+        of_observed = (distances - observed) / n
+        of_chance = by_truth + by_predicted - 2 * chance / n
+        return {"n": (of_chance * observed / chance - of_observed) / chance}
+
+
+def no_chance_disagreement(labels: Any, power: int, s: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _disagreement(labels, power, s)[1] == 0
+
+
+def cost_matrix(costs: Mapping[tuple[Any, Any], float], classes: Sequence[Any]) -> Array:
+    """The costs of the classes of the data, label by prediction; 0 where they agree."""
+    known = {value for pair in costs for value in pair}
+    for value in classes:
+        if value not in known:
+            hint = did_you_mean(value, known)
+            raise EvalError(f"class {value!r} has no costs.{hint} Classes: {listing(known)}.")
+    return np.array([[costs.get((y, p), 0.0) for p in classes] for y in classes], float)
+
+
+def mean_cost(costs: Any, s: Any) -> Array:
+    value: Array = (s.n * cost_matrix(costs, s.classes[0])).sum((-2, -1)) / s.n.sum((-2, -1))
+    return value
+
+
+def mean_cost_gradient(costs: Any, s: Any) -> dict[str, Array]:
+    n = s.n.sum((-2, -1))[..., None, None]
+    return {"n": (cost_matrix(costs, s.classes[0]) - mean_cost(costs, s)[..., None, None]) / n}
+
+
+def no_cells(s: Any) -> Any:
+    return s.n.sum((-2, -1)) == 0

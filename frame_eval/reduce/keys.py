@@ -1,0 +1,175 @@
+"""Several columns in one unsigned integer that sorts as they do, and one sort of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from frame_eval.table import Floats
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+Field: TypeAlias = "Callable[[slice], Words]"
+
+_BLOCK = 1 << 15  # numbers that are worked on at once stay in the cache
+_MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
+
+
+def blocks(length: int) -> Iterator[slice]:
+    """Slices that cover an array piece by piece."""
+    return (slice(start, start + _BLOCK) for start in range(0, length, _BLOCK))
+
+
+@dataclass(frozen=True)
+class Score:
+    """Float64 numbers as whole numbers from 0 that sort as they do and need few bits.
+
+    Without its sign a float sorts as its bits do. Trailing bits that no number uses and the span
+    between zero and the smallest magnitude are left out.
+    """
+
+    values: Floats
+    width: int
+    spare: int
+    gap: int
+    least: int
+
+    @classmethod
+    def of(cls, values: Floats) -> Score:
+        """How to code some numbers; -0.0 and 0.0 are one, and none may be NaN."""
+        bits = values.view(np.int64)
+        used, nearest = 0, 2**64 - 1
+        for part in blocks(len(values)):
+            magnitude = bits[part] & _MAGNITUDE
+            used |= int(np.bitwise_or.reduce(magnitude))
+            # Zero wraps around to the largest number.
+            nearest = min(nearest, int((magnitude.view(np.uint64) - np.uint64(1)).min()))
+        spare = (used & -used).bit_length() - 1 if used else 0
+        gap = (((nearest + 1) >> spare) - 1) if used else 0
+        extremes = (values.min(), values.max()) if len(values) else (0.0, 0.0)
+        low, high = (cls._signed(extreme, spare, gap) for extreme in extremes)
+        return cls(values, (high - low).bit_length(), spare, gap, low)
+
+    def __call__(self, part: slice) -> Words:
+        """The codes of a part of the numbers."""
+        signed = self.values[part].view(np.int64)
+        sign = signed >> 63
+        signed = signed & _MAGNITUDE
+        signed >>= self.spare
+        signed -= self.gap
+        np.maximum(signed, 0, out=signed)
+        signed ^= sign
+        signed -= sign
+        signed -= self.least
+        return signed.view(np.uint64)
+
+    @staticmethod
+    def _signed(value: float, spare: int, gap: int) -> int:
+        bits = int(np.float64(abs(value)).view(np.int64))
+        return int(np.sign(value)) * ((bits >> spare) - gap if bits else 0)
+
+    def decoded(self, code: Words) -> Floats:
+        """The numbers behind some codes."""
+        signed = code.view(np.int64) + np.int64(self.least)
+        bits = np.where(signed == 0, 0, (np.abs(signed) + self.gap) << self.spare)
+        return np.copysign(bits.view(np.float64), np.where(signed < 0, -1.0, 1.0))
+
+
+class Packed:
+    """Unsigned whole numbers side by side in one integer of 64 or 128 bits, sorted.
+
+    Parameters
+    ----------
+    length
+        How many.
+    fields
+        From a part of the rows to its numbers, and the bits that they need; the least significant
+        first.
+    """
+
+    def __init__(self, length: int, fields: Sequence[tuple[Field, int]]) -> None:
+        self.widths = [width for _, width in fields]
+        total, last = sum(self.widths), self.widths[-1]
+        # The upper word is the last field alone, where the others fill the lower one.
+        self.base = min(total - last, 64) if total > 64 else 64
+        small = total - self.base <= 16
+        low = np.zeros(length, np.uint64)
+        high: Any = np.zeros(length, np.uint16 if small else np.uint64) if total > 64 else None
+        for part in blocks(length):
+            offset = 0
+            for values, width in fields:
+                value = values(part)
+                if high is not None and offset + width > self.base:
+                    upper = _shifted(value, offset - self.base)
+                    high[part] |= upper.astype(high.dtype)
+                if offset < self.base and width:
+                    low[part] |= value << np.uint64(offset)
+                offset += width
+        self.low, self.high = _sorted(low, high)
+
+    def field(self, position: int) -> Words:
+        """One of the fields, in the order of all of them."""
+        width, offset = self.widths[position], sum(self.widths[:position])
+        found = np.zeros_like(self.low)
+        if width:
+            mask = np.uint64((1 << width) - 1)
+            for part in blocks(len(found)):
+                if offset < self.base:
+                    found[part] = _shifted(self.low[part], -offset)
+                if self.high is not None and offset + width > self.base:
+                    found[part] |= _shifted(self.high[part].astype(np.uint64), self.base - offset)
+                found[part] &= mask
+        return found
+
+    def changes(self, fields: int) -> npt.NDArray[np.bool_]:
+        """Where a row differs from the one before in any but the first fields."""
+        beneath = np.uint64(1 << sum(self.widths[:fields]))
+        new = np.ones(len(self.low), bool)
+        for part in blocks(len(new) - 1):
+            after = slice(part.start + 1, part.stop + 1)
+            here = self.low[after]
+            new[after] = (here ^ self.low[part][: len(here)]) >= beneath
+        if self.high is not None:
+            new[1:] |= self.high[1:] != self.high[:-1]
+        return new
+
+
+def _shifted(value: Words, by: int) -> Words:
+    shift: Words = value << np.uint64(by) if by >= 0 else value >> np.uint64(-by)
+    return shift
+
+
+def _sorted(low: Words, high: Any) -> tuple[Words, Any]:
+    if high is None:
+        low.sort()
+        return low, None
+    if high.dtype == np.uint16:
+        # A stable sort of 16 bits is a counting sort; the rest is sorted where it is.
+        low = low[np.argsort(high, kind="stable")]
+        counts = np.bincount(high)
+        ends = np.cumsum(counts)
+        for start, end in zip(ends - counts, ends, strict=True):
+            low[start:end].sort()
+        return low, np.repeat(np.arange(len(counts), dtype=np.uint16), counts)
+    whole = pl.col("high").cast(pl.UInt128) * 2**64 + pl.col("low")
+    frame = pl.DataFrame({"low": low, "high": high}).lazy().select(whole.alias("key"))
+    key = frame.collect(engine="streaming")["key"].sort()
+    upper = (key // 2**64).cast(pl.UInt64)
+    return key.cast(pl.UInt64, wrap_numerical=True).to_numpy(), upper.to_numpy()
+
+
+def whole(values: npt.NDArray[Any], count: int) -> tuple[Field, int]:
+    """Whole numbers from 0 and under a count as a field."""
+    return lambda part: values[part].astype(np.uint64), max(count - 1, 0).bit_length()
+
+
+def position(count: int) -> tuple[Field, int]:
+    """The position of the row as a field."""
+    return (
+        lambda part: np.arange(part.start, min(part.stop, count), dtype=np.uint64),
+        max(count - 1, 0).bit_length(),
+    )

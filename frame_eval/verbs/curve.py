@@ -1,0 +1,202 @@
+"""``curve``: how do rates move with the threshold, or outcomes with the probability?"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import polars as pl
+
+from frame_eval.columns import By, Columns, Source, score, slices
+from frame_eval.columns import label as label_of
+from frame_eval.errors import EvalError, check_option
+from frame_eval.evaluation import verb
+from frame_eval.inference.curves import Flagged, points_of, reliability
+from frame_eval.inference.ranked import sums_of
+from frame_eval.metrics.core import Metric
+from frame_eval.metrics.scores import sides
+from frame_eval.reduce import Reduced, Roles, reduce
+from frame_eval.verbs.results import with_keys
+from frame_eval.verbs.summary import check_level, check_names
+
+Kind: TypeAlias = Literal["roc", "pr", "det", "threshold", "risk_coverage", "reliability", "gain"]
+Strategy: TypeAlias = Literal["uniform", "quantile"]
+RATES = ("fpr", "tpr", "fnr", "recall", "precision", "accuracy", "gain", "risk", "observed")
+NAMES = (
+    *("curve", "threshold", "tp", "fp", "fn", "tn", "f1", "share", "lift", "coverage"),
+    *("bin_low", "bin_high", "predicted", "n", "note", "rule", "objective"),
+    *(f"{name}{end}" for name in RATES for end in ("", "_low", "_high")),
+)
+# Kinds that need positives, and negatives.
+NEEDS_POSITIVES = ("roc", "pr", "det", "gain")
+NEEDS_NEGATIVES = ("roc", "det")
+
+
+@verb
+def curve(
+    frame: Any,
+    kind: Kind,
+    label: Source,
+    score: Source,
+    *,
+    positive: Any = None,
+    by: By = None,
+    system: Columns | None = None,
+    weight: Source | None = None,
+    overall: bool = False,
+    points: int | None = 1000,
+    at_prevalence: float | None = None,
+    bins: int = 15,
+    strategy: Strategy = "uniform",
+    level: float = 0.95,
+    missing: Literal["raise", "drop"] = "raise",
+) -> pl.DataFrame:
+    """A curve over all thresholds of a score, per slice and system, as a long frame.
+
+    A row is flagged where its score is at least the threshold; rows of equal score cross together.
+
+    Parameters
+    ----------
+    frame
+        A long table, as in :func:`summary`.
+    kind
+        ``"roc"``: ``fpr`` and ``tpr``, linear between points. ``"det"``: ``fpr`` and ``fnr``.
+        ``"pr"``: ``recall`` and ``precision``, a step function without an anchor at recall 0.
+        ``"threshold"``: the counts ``tp``, ``fp``, ``fn``, ``tn``, and ``recall``, ``precision``,
+        ``fpr``, ``accuracy``, ``f1``. ``"gain"``: ``share`` flagged, ``gain`` (the share of
+        positives among them) and ``lift``. ``"risk_coverage"``: ``coverage``, the share kept, and
+        ``risk``, the share of errors among it, for a label that says what is correct and a
+        confidence as score. ``"reliability"``: ``predicted``, the mean probability in a bin, and
+        ``observed``, its share of positives, with ``bin_low`` and ``bin_high``.
+    label
+        A label column: boolean, 0/1, or any with ``positive``.
+    score
+        A numeric column, larger for more positive; a probability for ``"reliability"``.
+    positive
+        The positive class; True or 1 by default.
+    by, system, weight, overall
+        As in :func:`summary`.
+    points
+        The most thresholds of a curve, at least 50; None for all. Between those that are kept,
+        recall, false positive rate and the logarithm of the number of flagged rows each move by
+        less than 6 / (points - 2) of their range, unless rows are tied; so the area between the
+        kept and the whole ROC curve is at most 3 / (points - 2). First and last stay.
+    at_prevalence
+        Restate the curve for a population in which this share is positive.
+    bins, strategy
+        For ``"reliability"``: bins of equal width, (lo, hi] with 0 in the first, or with
+        ``"quantile"`` of equal weight, whose ends are then the scores in them.
+    level
+        Of the pointwise bands, ``<rate>_low`` and ``<rate>_high``: Wilson's interval on the count
+        behind each rate, rows taken as independent. Null with weights and at another prevalence.
+    missing
+        Null or NaN in label or score: ``"raise"`` or ``"drop"``.
+
+    Returns
+    -------
+    pandas.DataFrame or polars.DataFrame
+        The slice keys, the system columns, ``curve`` (its kind), ``threshold`` in descending order
+        (the bin for ``"reliability"``), the rates with their bands, ``n`` (the rows flagged, kept
+        or in the bin) and ``note``. A threshold of infinity flags nothing. Undefined is null, with
+        the reason in ``note``.
+
+    Raises
+    ------
+    EvalError
+        For an unknown kind, scores outside [0, 1] with ``"reliability"``, and as :func:`summary`.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "p": [0.9, 0.8, 0.8, 0.1]})
+    >>> df.eval.curve("roc", "y", "p").select("threshold", "fpr", "tpr").rows()
+    [(inf, 0.0, 0.0), (0.9, 0.0, 0.5), (0.8, 0.5, 1.0), (0.1, 1.0, 1.0)]
+    """
+    check_option("kind", kind, get_args(Kind))
+    check_option("strategy", strategy, get_args(Strategy))
+    check_option("missing", missing, ("raise", "drop"))
+    _check_points(points)
+    if bins < 1:
+        raise EvalError(f"bins={bins!r} is not a positive integer")
+    if at_prevalence is not None and (kind == "reliability" or not 0 < at_prevalence < 1):
+        raise EvalError(f"at_prevalence={at_prevalence!r} is for thresholds, and between 0 and 1")
+    check_level(level)
+    found = at_thresholds(
+        frame, label, score, positive, by, system, weight, overall=overall, missing=missing
+    )
+    blocks = []
+    for group, sums in sums_of(found.tables[0]):
+        if kind == "reliability":
+            columns = reliability(sums, bins, strategy, level, counted=weight is None)
+        else:
+            flagged = Flagged.of(sums, counted=weight is None)
+            if at_prevalence is not None:
+                flagged = flagged.at_prevalence(at_prevalence)
+            columns = points_of(kind, flagged, points, level)
+        blocks.append((group, columns, _note(kind, sums)))
+    return assembled(found, blocks, kind)
+
+
+def at_thresholds(
+    frame: Any,
+    label: Source,
+    scores: Source,
+    positive: Any,
+    by: By,
+    system: Columns | None,
+    weight: Source | None,
+    *,
+    overall: bool,
+    missing: str,
+) -> Reduced:
+    """Positives and negatives at every distinct score of every slice and system."""
+    chosen = slices(by, overall)
+    roles = Roles.of(system, None, None, None, weight)
+    check_names((*chosen.shown, *roles.system), NAMES)
+    counts = Metric(
+        "counts",
+        {"y": label_of(label, positive), "s": score(scores)},
+        sides,
+        sides,
+        cells=("s",),
+        ordered=True,
+        counts=True,
+    )
+    return reduce(frame, [counts], chosen, roles, missing=missing, moments=False)
+
+
+def assembled(
+    found: Reduced, blocks: list[tuple[int, dict[str, Any], str | None]], kind: str
+) -> pl.DataFrame:
+    """The columns of all groups below one another, with the keys in front."""
+    lengths = [len(columns["n"]) for _, columns, _ in blocks]
+    if not blocks:
+        raise EvalError("every row is missing its label or its score: there is no curve")
+    names = blocks[0][1]
+    rows = pl.DataFrame(
+        {
+            "curve": pl.Series([kind], dtype=pl.String).new_from_index(0, sum(lengths)),
+            **{name: np.concatenate([columns[name] for _, columns, _ in blocks]) for name in names},
+            "note": pl.Series(
+                np.repeat(np.array([note for *_, note in blocks], object), lengths).tolist(),
+                dtype=pl.String,
+            ),
+        }
+    ).with_columns(pl.col(pl.Float64).fill_nan(None))
+    rows = rows.with_columns(pl.col("n").round().cast(pl.Int64))
+    group = np.repeat([group for group, *_ in blocks], lengths)
+    systems = found.shape[1]
+    return with_keys(rows, (found.slices, group // systems), (found.systems, group % systems))
+
+
+def _note(kind: str, sums: Any) -> str | None:
+    if kind in NEEDS_POSITIVES and not sums.pos.sum():
+        return "no positives"
+    if kind in NEEDS_NEGATIVES and not sums.neg.sum():
+        return "no negatives"
+    return None
+
+
+def _check_points(points: object) -> None:
+    if points is not None and (not isinstance(points, int) or points < 50):
+        raise EvalError(f"points={points!r} is neither None nor a whole number of at least 50")

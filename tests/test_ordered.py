@@ -1,0 +1,195 @@
+"""Ordered cells by one sort: against numpy's sorts, and against the group-by over cells."""
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import frame_eval as fe
+from frame_eval.columns import Slices
+from frame_eval.inference.linear import linear
+from frame_eval.inference.ranked import ranked
+from frame_eval.reduce import Roles, reduce
+from frame_eval.reduce.keys import Packed, Score, position, whole
+
+RNG = np.random.default_rng(0)
+TINY, HUGE = np.finfo(float).smallest_subnormal, np.finfo(float).max
+SCORES = {
+    "normal": RNG.normal(size=700),
+    "tied": np.round(RNG.normal(size=700), 1),
+    "all tied": np.full(700, 0.1),
+    "zeros of both signs": np.where(RNG.random(700) < 0.5, 0.0, -0.0),
+    "halves": RNG.integers(-9, 9, 700) / 2,
+    "single precision": RNG.normal(size=700).astype(np.float32).astype(float),
+    "probabilities": RNG.random(700),
+    "negative": -RNG.random(700),
+    "every magnitude": RNG.choice([-np.inf, -HUGE, -1, -TINY, -0.0, 0, TINY, 3, HUGE, np.inf], 700),
+    "one infinity": np.where(np.arange(700) == 5, np.inf, RNG.normal(size=700)),
+}
+each_scores = pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
+
+
+def _same(values):
+    return values[1:] == values[:-1]
+
+
+@each_scores
+def test_codes_sort_as_the_scores_and_come_back(scores):
+    score = Score.of(scores)
+    code = score(slice(None))
+    order = np.argsort(code, kind="stable")
+    assert_array_equal(scores[order], np.sort(scores))
+    assert_array_equal(_same(code[order]), _same(np.sort(scores)))
+    assert_array_equal(score.decoded(code), scores)
+    assert int(code.max()).bit_length() == score.width
+
+
+@each_scores
+@pytest.mark.parametrize("wide", [1, 1 << 10, 1 << 40])
+def test_packed_fields_sort_as_numpy_does(scores, wide):
+    rows = len(scores)
+    bit, unit, group = (
+        RNG.integers(0, 2, rows),
+        RNG.integers(0, 300, rows),
+        RNG.integers(0, wide, rows),
+    )
+    score = Score.of(scores)
+    fields = [whole(bit, 2), whole(unit, 300), (score, score.width), whole(group, wide)]
+    packed = Packed(rows, fields)
+    order = np.lexsort((bit, unit, scores, group))
+    assert_array_equal(packed.field(0), bit[order])
+    assert_array_equal(packed.field(1), unit[order])
+    assert_array_equal(score.decoded(packed.field(2)), scores[order])
+    assert_array_equal(packed.field(3), group[order])
+    same = _same(scores[order]) & _same(group[order])
+    assert_array_equal(packed.changes(2)[1:], ~same)
+    by_score = Packed(rows, [position(rows), (score, score.width)])
+    assert_array_equal(by_score.field(0), np.argsort(scores, kind="stable"))
+
+
+METRICS = {
+    "roc_auc": fe.roc_auc("y", "s"),
+    "p30": fe.quantile("s", 0.3),
+    "mean of what is ranked": fe.Metric(
+        "slope",
+        {"s": fe.roc_auc("y", "s").made["s"], "x": "x"},
+        lambda c: {"x": c.x},
+        lambda s: (np.cumsum(s.n) * s.x).sum() / s.x.sum() / s.n.sum(),
+        cells=("s",),
+        ordered=True,
+    ),
+}
+OPTIONS = {
+    "plain": {},
+    "weight": {"weight": "w"},
+    "cluster": {"cluster": ("c",)},
+    "both": {"weight": "w", "cluster": ("c",)},
+}
+
+
+@each_scores
+@pytest.mark.parametrize("roles", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_the_sort_gives_what_the_group_by_gives(metric, roles, scores):
+    """A group-by with a row per example; without clusters, the examples are the units."""
+    rows = 300
+    frame = pl.DataFrame(
+        {
+            "y": RNG.random(rows) < 0.4,
+            "s": scores[:rows],
+            "x": RNG.random(rows),
+            "w": RNG.integers(1, 5, rows) / 2,
+            "c": RNG.integers(0, 40, rows),
+            "e": np.arange(rows),
+            "g": RNG.integers(0, 3, rows),
+            "m": RNG.integers(0, 2, rows),
+        }
+    )
+    frame = frame.with_columns(pl.col("c") * 6 + pl.col("g") * 2 + pl.col("m"))
+    if metric.name == "slope" or np.isinf(scores[:rows]).any():
+        frame = frame.head(60)
+    slices = Slices(("g",), ((), ("g",)), stacked=True)
+    sides = []
+    for by_example in (True, False):
+        given = Roles(system=("m",), example=("e",), **roles)
+        found = reduce(frame, [metric], slices, given, by_example=by_example)
+        table, units = found.tables[0], found.cluster_of
+        if by_example:
+            assert units is not None
+            made = linear(metric, table, *found.shape)
+            sides.append((made, units[made.unit]))
+        else:
+            made = ranked(metric, table, *found.shape)
+            sides.append((made, made.unit))
+    (old, old_unit), (new, new_unit) = sides
+    assert_allclose(new.estimate, old.estimate, rtol=1e-13, equal_nan=True)
+    assert_array_equal(new.n, old.n)
+    assert_array_equal(new.missing, old.missing)
+    size = int(max(old_unit.max(), new_unit.max())) + 1
+    for before, after in zip(old.samples, new.samples, strict=True):
+        for values in ("influence", "share"):
+            sums = [
+                np.bincount(made.group * size + unit, getattr(sample, values), size * len(old.n))
+                for made, unit, sample in ((old, old_unit, before), (new, new_unit, after))
+            ]
+            differences = 1e-12 if metric.gradient else 1e-9  # by a formula, or by steps
+            assert_allclose(sums[1], sums[0], rtol=1e-11, atol=differences)
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_rows_alone_and_rows_as_clusters_agree(weight):
+    """Without clusters the errors come from the cells, with them from the rows."""
+    frame = pl.DataFrame(
+        {
+            "y": RNG.random(400) < 0.3,
+            "s": np.round(RNG.normal(size=400), 1),
+            "w": RNG.integers(1, 5, 400) / 2,
+            "g": RNG.integers(0, 3, 400),
+        }
+    ).with_row_index("e")
+    for by in ("g", fe.where(some=fe.col("s") > -1, none=fe.col("s") > 99), fe.each("g")):
+        whole, single = (
+            frame.eval.summary(fe.roc_auc("y", "s"), by=by, weight=weight, **roles)
+            for roles in ({}, {"cluster": "e"})
+        )
+        assert_allclose(
+            whole["std_error"].fill_null(np.nan), single["std_error"].fill_null(np.nan), rtol=1e-11
+        )
+        assert whole["clusters"].to_list() == single["clusters"].to_list()
+        assert whole["method"].to_list() == single["method"].to_list()
+
+
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_missing_rows_are_counted_where_they_are(missing):
+    frame = pl.DataFrame(
+        {
+            "g": ["a", "a", "a", "b", "b", "c"],
+            "y": [1, None, 0, 1, 0, 1],
+            "s": [0.5, 0.7, np.nan, 0.2, 0.1, None],
+        }
+    )
+    metric = fe.roc_auc("y", "s")
+    if missing == "worst":
+        with pytest.raises(fe.EvalError, match="no worst value"):
+            frame.eval.summary(metric, by="g", missing=missing)
+        return
+    found = frame.eval.summary(metric, by="g", missing=missing)
+    assert found["n"].to_list() == [1, 2, 0]
+    assert found["missing"].to_list() == [2, 0, 1]
+    assert found["estimate"].to_list() == [None, 1.0, None]
+    assert found["note"].to_list() == ["no negatives", found["note"][1], "no rows"]
+
+
+def test_a_missing_input_can_count_as_the_worst():
+    metric = fe.Metric(
+        "ranked",
+        {"s": fe.roc_auc("y", "s").made["s"], "x": "x"},
+        lambda c: {"x": c.x},
+        lambda s: s.x.sum() / s.n.sum(),
+        cells=("s",),
+        ordered=True,
+        worst={"x": 0.0},
+    )
+    frame = pl.DataFrame({"s": [1.0, 2.0, 3.0, 4.0], "x": [2.0, None, 4.0, 2.0]})
+    row = frame.eval.summary(metric, missing="worst", interval=None).row(0, named=True)
+    assert (row["estimate"], row["n"], row["missing"]) == (2.0, 4, 1)
