@@ -130,7 +130,8 @@ def of(frame: Any) -> Evaluation[Any]:
     Parameters
     ----------
     frame
-        A pandas or Polars frame (eager or lazy), an Arrow table or dataset, a DuckDB relation.
+        A pandas or Polars frame (eager or lazy), an Arrow table or dataset, a DuckDB relation,
+        a Spark or Dask frame.
 
     Returns
     -------

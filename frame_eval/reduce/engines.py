@@ -1,7 +1,8 @@
 """Where the data lives: native frames in, narwhals lazy frames out, results back again.
 
 The only place that knows engines. pandas and Arrow go through Arrow into Polars; Polars runs on its
-streaming engine; DuckDB and other lazy engines get the group-by pushed down.
+streaming engine, over the partitions of a Dask frame too; DuckDB, Spark and other lazy engines get
+the group-by pushed down.
 """
 
 from __future__ import annotations

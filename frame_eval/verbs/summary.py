@@ -70,7 +70,7 @@ def summary(
     ----------
     frame
         A long table: a row per (system, example), or per trial of it. pandas, Polars (eager or
-        lazy), Arrow, DuckDB, or an :class:`Evaluation`.
+        lazy), Arrow, DuckDB, Spark, Dask, or an :class:`Evaluation`.
     metrics
         Metrics of the catalogue or your own.
     by
