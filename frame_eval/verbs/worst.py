@@ -190,7 +190,8 @@ class _Worst:
         level: float,
         draws: Draws,
     ) -> None:
-        self.found, self.min_n, self.interval = found, min_n, interval
+        self.found, self.min_n = found, min_n
+        self.interval: Interval = interval
         # The slice that is all rows, where slices are stacked.
         self.overall = whole
         self.level, self.draws = level, draws
