@@ -40,7 +40,8 @@ class Family:
     def adjusted(self, p: Floats) -> Floats:
         """The p-values of members, adjusted for the family; NaN stays."""
         if self.confidence is None:
-            return np.asarray(-np.expm1(self.members * np.log1p(-p)), float)
+            with np.errstate(divide="ignore"):
+                return np.asarray(-np.expm1(self.members * np.log1p(-p)), float)
         total = len(self.confidence) + 1
         above = len(self.confidence) - np.searchsorted(self.confidence, 1 - p, side="left")
         return np.where(np.isnan(p), np.nan, np.maximum((1 + above) / total, p))

@@ -1,0 +1,144 @@
+"""Intervals that hold for all slices at once."""
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import frame_eval as fe
+from frame_eval.columns import slices
+from frame_eval.inference.linear import group_codes, linear
+from frame_eval.inference.resample import Draws
+from frame_eval.inference.simultaneous import Family, family_of, joint_family
+from frame_eval.inference.variance import cr2
+from frame_eval.reduce import Roles, reduce
+
+ROLES = {"system": "m", "example": "id", "baseline": "a"}
+
+
+def rows(seed=0, n=600, docs=30, slices=6, effect=0.0):
+    rng = np.random.default_rng(seed)
+    lang = rng.choice(list("abcdefgh")[:slices], n)
+    doc = rng.integers(0, docs, n)
+    wave = rng.normal(size=docs)[doc]
+    frames = [
+        pl.DataFrame(
+            {
+                "m": [name] * n,
+                "id": np.arange(n),
+                "lang": lang,
+                "doc": doc,
+                "ok": wave + rng.normal(size=n) + by > 0,
+                "x": wave + rng.normal(size=n) + by,
+            }
+        )
+        for name, by in (("a", 0.0), ("b", effect))
+    ]
+    return pl.concat(frames)
+
+
+@pytest.mark.parametrize("cluster", [None, "doc"])
+@pytest.mark.parametrize("metric", [fe.rate("ok"), fe.mean("x"), fe.median("x")])
+def test_they_contain_the_pointwise_ones(cluster, metric):
+    frame = rows()
+    options = {"by": "lang", "system": "m", "cluster": cluster}
+    plain = frame.eval.summary(metric, **options)
+    wide = frame.eval.summary(metric, simultaneous=True, **options)
+    assert (wide["ci_low"] <= plain["ci_low"]).all()
+    assert (wide["ci_high"] >= plain["ci_high"]).all()
+    assert (wide["ci_high"] - wide["ci_low"]).sum() > (plain["ci_high"] - plain["ci_low"]).sum()
+    assert wide["method"].str.ends_with(", simultaneous").all()
+    assert (wide["level"] == 0.95).all()
+
+
+def test_independent_slices_have_the_level_of_sidak():
+    frame = rows().filter(pl.col("m") == "a")
+    wide = frame.eval.summary(fe.rate("ok"), by="lang", simultaneous=True)
+    plain = frame.eval.summary(fe.rate("ok"), by="lang", level=0.95 ** (1 / 6))
+    assert_allclose(wide["ci_low"], plain["ci_low"], rtol=1e-12)
+    assert_allclose(Family(6).adjusted(np.array([0.01, np.nan])), [1 - 0.99**6, np.nan])
+
+
+@pytest.mark.parametrize("cluster", [None, "doc"])
+@pytest.mark.parametrize("effect", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_intervals_exclude_zero_exactly_when_the_adjusted_p_is_small(cluster, effect, level):
+    frame = rows(effect=effect)
+    for metric in (fe.rate("ok"), fe.mean("x")):
+        found = fe.compare(
+            frame, metric, by="lang", cluster=cluster, simultaneous=True, level=level,
+            resamples=999, **ROLES,
+        )  # fmt: skip
+        outside = (found["ci_low"] > 0) | (found["ci_high"] < 0)
+        assert (outside == (found["p_adjusted"] < round(1 - level, 12))).all()
+        assert (found["p_adjusted"] >= found["p_value"]).all()
+
+
+def test_one_member_is_pointwise():
+    """With many clusters the signs give back the level that was asked for."""
+    frame = rows(n=4000, docs=400)
+    found = fe.compare(frame, fe.mean("x"), cluster="doc", simultaneous=True, **ROLES)
+    plain = fe.compare(frame, fe.mean("x"), cluster="doc", **ROLES)
+    assert_allclose(found["ci_low"], plain["ci_low"], atol=0.05 * plain["std_error"].item())
+
+
+def test_a_copied_slice_adds_nothing():
+    """Slices that are the same rows are one member, as their influences are the same."""
+    frame = rows().filter(pl.col("m") == "a").with_columns(tongue=pl.col("lang"))
+    options = {"cluster": "doc", "simultaneous": True}
+    one = frame.eval.summary(fe.mean("x"), by=fe.each("lang"), **options)
+    two = frame.eval.summary(fe.mean("x"), by=fe.each("lang", "tongue"), **options)
+    both = two.filter(pl.col("slice") == "lang")
+    assert_allclose(both["ci_low"], one["ci_low"], rtol=1e-9)
+
+
+def test_signs_by_hand():
+    """The largest studentised sum over members, one draw at a time."""
+    rng = np.random.default_rng(1)
+    influence = rng.normal(size=(12, 3))
+    share = np.full((12, 3), 1 / 12)
+    df = np.full(3, 11.0)
+    family = joint_family([(influence, share, df)], Draws(300, 5))
+    words = np.random.default_rng(5).bytes(300 * 2)
+    bits = np.unpackbits(np.frombuffer(words, np.uint8).reshape(300, 2), axis=1, count=12)
+    largest = []
+    for draw in bits * 2.0 - 1:
+        signed = draw[:, None] * influence
+        total = signed.sum(0)
+        left = signed - total / 12
+        t = total / np.sqrt((left**2 / (1 - 1 / 12)).sum(0))
+        largest.append(np.max(1 - 2 * stats.t(11).sf(np.abs(t))))
+    assert_allclose(family.confidence, np.sort(largest), rtol=1e-9)
+
+
+def test_all_intervals_hold_together_as_often_as_promised():
+    """Skewed cluster sizes, ten correlated slices, the true means known to be 0."""
+    total, covered = 400, 0
+    for seed in range(total):
+        rng = np.random.default_rng(seed)
+        doc = rng.choice(25, 500, p=np.arange(1, 26) / 325)
+        frame = pl.DataFrame(
+            {
+                "lang": rng.integers(0, 10, 500),
+                "doc": doc,
+                "x": rng.normal(size=25)[doc] + rng.normal(size=500),
+            }
+        )
+        found = reduce(frame, [fe.mean("x")], slices("lang", False), Roles(cluster=("doc",)))
+        made = linear(fe.mean("x"), found.tables[0], *found.shape)
+        level = family_of([made], Draws(499, seed), clustered=True).level(0.95)
+        variance = cr2(made)
+        half = stats.t(variance.df).ppf(0.5 + level / 2) * np.sqrt(variance.value)
+        covered += bool((np.abs(made.estimate) <= half).all())
+        assert group_codes(found.tables[0], 1).max() == 9
+    assert covered >= stats.binom(total, 0.94).ppf(0.0005)
+
+
+def test_what_it_does_not_go_with():
+    frame = rows()
+    with pytest.raises(fe.EvalError, match="analytic"):
+        frame.eval.summary(fe.rate("ok"), interval="bootstrap", simultaneous=True)
+    for options in ({"method": "bootstrap"}, {"method": None}, {"family": "lang"}):
+        with pytest.raises(fe.EvalError, match="simultaneous=True goes with"):
+            fe.compare(frame, fe.rate("ok"), by="lang", simultaneous=True, **ROLES, **options)
