@@ -74,7 +74,7 @@ def _narrow(prepared: Prepared, alias: str) -> Any:
     """A column that can only be 0 or 1 as a byte."""
     given, _, invalid = prepared.invalid[alias]
     small = given.kind in _ZERO_ONE and invalid is None
-    return nw.col(alias).cast(nw.UInt8) if small else nw.col(alias)
+    return nw.col(alias).cast(nw.Int8) if small else nw.col(alias)
 
 
 def _filled(prepared: Prepared, rows: pl.DataFrame, metric: Metric) -> pl.DataFrame:
