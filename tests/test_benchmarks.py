@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).parent.parent / "benchmarks" / "run.py"
+ROOT = Path(__file__).parent.parent
+RUN = ROOT / "benchmarks" / "run.py"
 
 
 def test_the_short_mode_runs() -> None:
@@ -18,3 +19,10 @@ def test_the_short_mode_runs() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("\n| ") >= 9
+
+
+def test_the_short_coverage_study_runs() -> None:
+    command = [sys.executable, "-m", "benchmarks.coverage", "--short"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("## ") == 8
