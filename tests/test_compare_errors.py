@@ -106,7 +106,7 @@ CASES = {
     ),
     "null input": (
         lambda: compare(FRAME.with_columns(correct=pl.when(OLD).then(pl.col("correct")))),
-        r"6 rows are missing.*'correct'.*missing='drop'",
+        r"6 rows are missing.*'correct' \('\w+': \d.*missing='drop'",
     ),
     "exact with clusters": (
         lambda: compare(cluster="doc", method="exact"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import narwhals as nw
 
-from frame_eval.columns import Input
+from frame_eval.columns import Input, unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import collect
@@ -101,6 +101,7 @@ def _explain_nulls(prepared: Prepared, alias: str, missing: str) -> None:
     if not nulls:
         return
     named = " or ".join(repr(name) for name in prepared.invalid[alias][1])
+    named += _by_system(prepared, nw.col(alias).is_null())
     if missing == "worst":
         raise EvalError(
             f"{nulls} rows are missing in {named}, and the metric has no worst value for "
@@ -110,6 +111,18 @@ def _explain_nulls(prepared: Prepared, alias: str, missing: str) -> None:
         f"{nulls} rows are missing (null or NaN) in {named}; say missing='drop' to leave "
         "them out and count them, or missing='worst' to count them as failures"
     )
+
+
+def _by_system(prepared: Prepared, condition: Any) -> str:
+    """How many rows of each system meet a condition, most first, in brackets."""
+    systems = list(prepared.systems.values())
+    if not systems:
+        return ""
+    counted = prepared.frame.filter(condition).group_by(systems).agg(nw.len().alias("__fe_len"))
+    rows = collect(counted).sort(["__fe_len", *systems], descending=[True, *[False] * len(systems)])
+    names = unwrapped(rows.select(systems).rows())
+    shown = [f"{name!r}: {n}" for name, n in zip(names, rows["__fe_len"], strict=True)]
+    return f" ({', '.join(shown[:5])}{', ...' if len(shown) > 5 else ''})"
 
 
 def _explain_values(frame: nw.LazyFrame[Any], alias: str, given: Input, column: str) -> None:
