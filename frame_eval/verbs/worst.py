@@ -250,9 +250,11 @@ class _Worst:
             "rank_low": low,
             "rank_high": high,
         }
-        order = np.argsort(self.sign * block["estimate"], kind="stable")
+        badness = self.sign * block["estimate"]
+        order = np.argsort(badness, kind="stable")
         ranked = {name: values[order] for name, values in block.items()}
-        return {**ranked, "rank": np.arange(1, len(order) + 1)}
+        # Equal slices share their rank.
+        return {**ranked, "rank": 1 + np.searchsorted(badness[order], badness[order])}
 
     def _apart(self, groups: Ints) -> dict[str, Any]:
         """The slices that are too small to be judged, or have no estimate."""
