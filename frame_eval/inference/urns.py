@@ -160,7 +160,8 @@ class Additive(Urn):
         shape: tuple[int, ...],
         finish: Callable[[Floats], Floats],
     ) -> None:
-        self.matrix, self.counts, self.strata = matrix, counts, strata
+        # A product with few columns is twice as fast where each of them is in one piece.
+        self.matrix, self.counts, self.strata = np.asfortranarray(matrix), counts, strata
         self.shape, self.finish = shape, finish
 
     def value(self, weights: Floats) -> Floats:
