@@ -49,7 +49,7 @@ Of {cells} cells {judged} are under a promise. {said}
 
 "CR1, normal" is what statsmodels gives for a cluster regression by default and "CR1, t" with
 `use_t=True`; "bootstrap of rows" ignores clusters, as do "normal" and "t-test of rows". What
-resamples has {slow} replicates, so that a share near 95 is known to about two points there.
+resamples has {slow} replicates at most, so that a share near 95 is known to about two points there.
 
 ![coverage against the number of clusters](coverage.svg)
 """

@@ -24,8 +24,7 @@ from benchmarks.study.laws import (
 from benchmarks.study.usual import Limits
 
 OURS = "frame_eval"
-FEW_CLUSTERS = 50  # up to which clusters are resampled
-SMALL = 100  # rows, up to which scipy resamples
+FEW = 100  # rows or clusters, up to which they are resampled
 
 
 @dataclass(frozen=True)
@@ -195,13 +194,13 @@ def share(
     made["normal"] = usual.normal(what.value(found), what.slope(found) * error)
     low, high = usual.row_bootstrap(hits, trials)
     made["bootstrap of rows"] = what.value(low), what.value(high)
-    if kind == "rate" and not clustered and rows <= SMALL:
+    if kind == "rate" and not clustered and rows <= FEW:
         ones = np.arange(rows) < hits[: effort.slow, None]
         made["scipy BCa"] = usual.scipy_bootstrap(ones.astype(float), "BCa")
     if kind == "rate" and clustered:
         errors = usual.cr1_error(drawn.hits - found[:, None] * np.array(sizes), trials)
         made["CR1, normal"], made["CR1, t"] = usual.cr1(found, errors, len(sizes))
-    if clustered and len(sizes) <= FEW_CLUSTERS:
+    if clustered and len(sizes) <= FEW:
         methods = ("percentile", "BCa", "studentized") if kind == "rate" else ("percentile",)
         made |= resampled(what.metric, first(frame, effort.slow), methods)
     effective = rows * relevant * min(p, 1 - p) / design_effect(sizes, icc, relevant)
@@ -232,7 +231,7 @@ def mean(law: str, sizes: tuple[int, ...], icc: float = 0.0, effort: Effort = FU
     frame = rows_of(x, sizes)
     made: dict[str, Limits] = {OURS: limits_of(frame.eval.summary(fe.mean("x"), **roles))}
     made |= _usual_means(x, sizes, effort)
-    if clustered and len(sizes) <= FEW_CLUSTERS:
+    if clustered and len(sizes) <= FEW:
         made |= resampled(fe.mean("x"), first(frame, effort.slow))
     scores = {title: covered(limits, truth, oracle) for title, limits in made.items()}
     return Cell(name, least=0.935 if law == "normal" else None, scores=scores)
@@ -242,7 +241,7 @@ def _usual_means(x: np.ndarray, sizes: tuple[int, ...], effort: Effort) -> dict[
     """The usual intervals of a mean of values (replicates, rows)."""
     rows, found = x.shape[1], x.mean(1)
     made = {"normal": usual.normal(found, x.std(1, ddof=1) / np.sqrt(rows))}
-    if len(sizes) == 1 and rows <= SMALL:
+    if len(sizes) == 1 and rows <= FEW:
         for method in ("percentile", "BCa"):
             made[f"scipy {method}"] = usual.scipy_bootstrap(x[: effort.slow], method)
     if len(sizes) > 1:
@@ -285,7 +284,7 @@ def rank(
     made: dict[str, Limits] = {OURS: limits_of(frame.eval.summary(metric, **roles))}
     made["normal"] = usual.normal(found, plain["std_error"].to_numpy())
     if rows <= 500:
-        few = first(frame, effort.slow)
+        few = first(frame, effort.slow // 2)
         again = few.eval.summary(metric, **alone, interval="percentile", resamples=usual.DRAWS)
         made["bootstrap of rows"] = limits_of(again)
         made |= resampled(metric, few) if clustered else {}
@@ -391,6 +390,7 @@ def _pair_scores(
     """
     found, error, errors = usual_errors
     rows, clusters = sum(sizes), len(sizes)
+    units = clusters if clusters > 1 else rows
     long = _long(frame)
     roles: Any = {"system": "system", "example": "id", "baseline": "a", "by": "replicate"}
     roles |= {"cluster": ["replicate", "cluster"]} if clusters > 1 else {}
@@ -403,14 +403,14 @@ def _pair_scores(
             scores["CR1, normal"] = rejected(usual.two_sided(found, errors, np.inf))
             scores["CR1, t"] = rejected(usual.two_sided(found, errors, clusters - 1))
         methods = ("permutation", "wild") if clusters > 1 else ("permutation",)
-        for method in methods if clusters <= FEW_CLUSTERS else ():
+        for method in methods if units <= FEW else ():
             again = few.eval.compare(metric, **some, method=method)
             scores[f"{method} (ours)"] = rejected(again["p_value"])
         return scores
     made: dict[str, Limits] = {OURS: limits_of(default), "normal": usual.normal(found, error)}
     if errors is not None:
         made["CR1, normal"], made["CR1, t"] = usual.cr1(found, errors, clusters)
-    if clusters <= FEW_CLUSTERS:
+    if units <= FEW:
         again = few.eval.compare(metric, **some, method="percentile")
         made[f"percentile of {'clusters' if clusters > 1 else 'rows'}"] = limits_of(again)
     oracle = oracle_of(found)
