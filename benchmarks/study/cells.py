@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -31,13 +31,13 @@ FEW = 100  # rows or clusters, up to which they are resampled
 class Effort:
     """Replicates of a cell, the rows of all of them, and replicates of methods that resample."""
 
-    replicates: int = 4000
-    rows: int = 12_000_000
-    slow: int = 400
+    replicates: int = 8000
+    rows: int = 24_000_000
+    slow: int = 300
 
-    def of(self, rows: int) -> int:
-        """The replicates of a cell with so many rows each."""
-        return min(self.replicates, self.rows // rows)
+    def of(self, rows: int, cost: int = 1) -> int:
+        """The replicates of a cell with so many rows each, which cost several times a share's."""
+        return min(self.replicates, self.rows // rows) // cost
 
 
 FULL, SHORT = Effort(), Effort(100, 40_000, 20)
@@ -80,12 +80,20 @@ class Cell:
     scores: dict[str, Score] = field(default_factory=dict)
 
     @property
-    def fails(self) -> bool:
-        """Whether a promise is broken beyond what chance does once in a thousand cells."""
-        low, high = self.scores[OURS].bounds()
-        return (self.least is not None and high < self.least) or (
-            self.most is not None and low > self.most
-        )
+    def promise(self) -> Literal["kept", "open", "fails"] | None:
+        """What became of the promise.
+
+        It fails beyond what chance does once in a thousand cells; a share on the wrong side of its
+        target that chance explains leaves it open.
+        """
+        if self.least is None and self.most is None:
+            return None
+        score = self.scores[OURS]
+        low, high = score.bounds()
+        least, most = self.least or 0.0, self.most or 1.0
+        if high < least or low > most:
+            return "fails"
+        return "kept" if least <= score.share <= most else "open"
 
 
 def promised(effective: float) -> float | None:
@@ -222,7 +230,7 @@ def mean(law: str, sizes: tuple[int, ...], icc: float = 0.0, effort: Effort = FU
     rows, clustered = sum(sizes), len(sizes) > 1
     name = f"{law}, {shape_of(sizes)}" + f", ICC {icc:g}" * clustered
     rng = np.random.default_rng([*b"mean", *name.encode()])
-    x = values(rng, effort.of(rows), sizes, icc)
+    x = values(rng, effort.of(rows, 2), sizes, icc)
     truth = 0.0
     if law == "lognormal":
         x, truth = np.exp(x), np.exp(0.5)
@@ -271,7 +279,7 @@ def rank(
     name = f"{kind} {truth:.2f}, {shape_of(sizes)}, {positives} positives"
     name += f", ICC {icc:g}" * clustered
     rng = np.random.default_rng([*kind.encode(), *name.encode()])
-    x = values(rng, effort.of(4 * rows), sizes, icc)
+    x = values(rng, effort.of(rows, 2), sizes, icc)
     y = rng.random(x.shape) < prevalence
     kept = y.any(1) & ~y.all(1)
     x, y = (x + shift * y)[kept], y[kept]
@@ -320,7 +328,7 @@ def paired_rates(
     p = (1 + gap / disagree) / 2
     name = _pair_name("rates", sizes, icc)
     rng = np.random.default_rng([*b"pairs", *name.encode(), round(100 * gap)])
-    replicates = effort.of(2 * rows)
+    replicates = effort.of(rows, 2)
     drawn = counts(rng, replicates, sizes, p, icc, disagree)
     frame = drawn.rows()
     both = {"a": KIND != 0, "b": KIND != 1}
@@ -349,7 +357,7 @@ def paired_means(
     rows = sum(sizes)
     name = _pair_name(f"means, {law}", sizes, icc)
     rng = np.random.default_rng([*b"pairs", *name.encode(), round(100 * gap)])
-    replicates = effort.of(2 * rows)
+    replicates = effort.of(rows, 2)
     x = values(rng, replicates, sizes, icc)
     x = (np.exp(x) - np.exp(0.5) if law == "lognormal" else x) + gap
     base = rng.exponential(2, x.shape)
