@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench coverage clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/review.py
@@ -20,6 +20,9 @@ lint: $(VENV)/.test $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
+
+coverage: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.coverage
 
 # A stamp says that an extra is installed as pyproject.toml lists it.
 $(VENV)/.%: pyproject.toml | $(BIN)/python

@@ -43,13 +43,19 @@ mean width over that of an oracle that knows the true standard error. A missing 
 is at least 93.5 % where E >= 10 and at least 92 % where 5 <= E < 10; below that it is reported.
 Tests reject at most 5.5 % of true nulls; the worst slice is covered at least 94 % of the time. A
 cell fails where even the upper 99.9 % Monte Carlo bound is under its target (for tests, where the
-lower one is over it).
+lower one is over it). Where only the share itself is, chance can explain it: the cell is open.
 
-Of {cells} cells {judged} are under a promise. {said}
+Of {cells} cells {judged} are under a promise. Where it fails:
+
+{fails}
+
+Where it is open:
+
+{leaves}
 
 "CR1, normal" is what statsmodels gives for a cluster regression by default and "CR1, t" with
 `use_t=True`; "bootstrap of rows" ignores clusters, as do "normal" and "t-test of rows". What
-resamples has {slow} replicates, so that a share near 95 is known to about two points there.
+resamples has {slow} replicates at most, so that a share near 95 is known to about two points there.
 
 ![coverage against the number of clusters](coverage.svg)
 """
@@ -77,7 +83,7 @@ PAIRED = (
 SECTIONS = (
     Section(
         "A rate, independent rows",
-        "Ours: Wilson.",
+        "Ours: Wilson. Coverage jumps from p to p: by enumeration it is 93.3 % at n = 100, p = 0.85.",
         [
             partial(share, "rate", (n,), p)
             for n, p in product((10, 30, 100, 300, 1000, 5000), (0.5, 0.8, 0.9, 0.95, 0.99))
@@ -91,6 +97,25 @@ SECTIONS = (
             partial(share, "rate", sizes, p, icc)
             for sizes in (*FIVE, *GROWING, REPOSITORIES)
             for p, icc in ((0.7, 0.0), (0.7, 0.1), (0.7, 0.5), (0.9, 0.1), (0.99, 0.1))
+        ],
+    ),
+    Section(
+        "A rate near 1 in many clusters",
+        "Few failures, most of them in few clusters. These cells were picked because others like them, "
+        "with other seeds, looked weak: how many of them fail is no estimate of how many do elsewhere.",
+        [
+            partial(share, "rate", sizes, p, icc)
+            for sizes, p, icc in (
+                (unequal(50), 0.95, 0.1),
+                (unequal(100), 0.95, 0.1),
+                (unequal(100), 0.95, 0.2),
+                (unequal(200), 0.98, 0.1),
+                (unequal(300), 0.99, 0.1),
+                (unequal(400), 0.99, 0.3),
+                (equal(100), 0.95, 0.2),
+                (equal(300), 0.99, 0.1),
+                (equal(400), 0.99, 0.3),
+            )
         ],
     ),
     Section(
@@ -183,7 +208,8 @@ SECTIONS = (
     ),
     Section(
         "Size of the paired tests",
-        "The share of true nulls with p < 0.05.",
+        "The share of true nulls with p < 0.05, in per cent. Five clusters have 32 patterns of signs, too "
+        "few for permutation and wild bootstrap to reject at all.",
         [
             *(partial(paired_rates, sizes, 0.0, icc) for sizes, icc in PAIRED),
             *(
@@ -211,11 +237,11 @@ SECTIONS = (
 
 
 def verdict(cell: Cell) -> str:
-    """What became of the promise."""
-    if cell.least is None and cell.most is None:
-        return "not promised"
+    """The target and what became of it."""
+    if cell.promise is None:
+        return "none"
     target = f">= {100 * cell.least:g}" if cell.least else f"<= {100 * (cell.most or 0):g}"
-    return f"**{target} fails**" if cell.fails else f"{target} kept"
+    return f"{target} {'**fails**' if cell.promise == 'fails' else cell.promise}"
 
 
 def table(cells: Sequence[Cell]) -> str:
@@ -234,11 +260,19 @@ def table(cells: Sequence[Cell]) -> str:
 
 def report(measured: Sequence[tuple[Section, Sequence[Cell]]]) -> str:
     """The whole study as Markdown."""
-    cells = [cell for _, own in measured for cell in own]
-    judged = [cell for cell in cells if cell.least is not None or cell.most is not None]
-    failing = [f"{s.title}: {cell.name}" for s, own in measured for cell in own if cell.fails]
-    said = "None fails." if not failing else "These fail:\n\n- " + "\n- ".join(failing)
-    intro = HEAD.format(cells=len(cells), judged=len(judged), said=said, **vars(FULL))
+    became = [
+        (cell.promise, f"- {section.title}: {cell.name} ({cell.scores[OURS]})")
+        for section, own in measured
+        for cell in own
+    ]
+    judged = [text for promise, text in became if promise is not None]
+    fails, leaves = (
+        "\n".join(text for promise, text in became if promise == asked) or "- none"
+        for asked in ("fails", "open")
+    )
+    intro = HEAD.format(
+        cells=len(became), judged=len(judged), slow=FULL.slow, fails=fails, leaves=leaves
+    )
     parts = [
         f"## {section.title}\n\n{section.text}{_replicates(own)}\n\n{table(own)}\n"
         for section, own in measured

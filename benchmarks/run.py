@@ -32,6 +32,8 @@ ours / peer below 1 mean that frame_eval is faster, "rounds" is the range of the
 the peak of resident memory over what the data takes, ours and peer, each in a process of its own.
 The machine is shared: ratios under 1.3 are noise. Works of many seconds run once.
 
+[coverage.md](coverage.md) says how often the intervals hold the truth, beside the usual ones.
+
 """
 
 

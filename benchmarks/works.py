@@ -289,6 +289,7 @@ WORKS = (
             partial(_bootstrap_rate, rows),
             most=most,
             peer_rounds=1,
+            memory=rows <= 100_000,  # the peer takes minutes for more
         )
         for rows, most in ((10_000, 1 / 200), (100_000, 1 / 1_000), (1_000_000, 1 / 5_000))
     ),

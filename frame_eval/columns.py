@@ -383,7 +383,8 @@ class Crossed:
 
 
 def crossed(first: Columns, second: Columns) -> Crossed:
-    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary`.
+    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary` and
+    :func:`compare`.
 
     Rows depend on each other that share the first or the second: the variance is that clustered by
     the first, plus by the second, minus by both together (Cameron, Gelbach and Miller 2011).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -24,21 +24,20 @@ from benchmarks.study.laws import (
 from benchmarks.study.usual import Limits
 
 OURS = "frame_eval"
-FEW_CLUSTERS = 50  # up to which clusters are resampled
-SMALL = 100  # rows, up to which scipy resamples
+FEW = 100  # rows or clusters, up to which they are resampled
 
 
 @dataclass(frozen=True)
 class Effort:
     """Replicates of a cell, the rows of all of them, and replicates of methods that resample."""
 
-    replicates: int = 4000
-    rows: int = 12_000_000
-    slow: int = 400
+    replicates: int = 8000
+    rows: int = 24_000_000
+    slow: int = 300
 
-    def of(self, rows: int) -> int:
-        """The replicates of a cell with so many rows each."""
-        return min(self.replicates, self.rows // rows)
+    def of(self, rows: int, cost: int = 1) -> int:
+        """The replicates of a cell with so many rows each, which cost several times a share's."""
+        return min(self.replicates, self.rows // rows) // cost
 
 
 FULL, SHORT = Effort(), Effort(100, 40_000, 20)
@@ -81,12 +80,20 @@ class Cell:
     scores: dict[str, Score] = field(default_factory=dict)
 
     @property
-    def fails(self) -> bool:
-        """Whether a promise is broken beyond what chance does once in a thousand cells."""
-        low, high = self.scores[OURS].bounds()
-        return (self.least is not None and high < self.least) or (
-            self.most is not None and low > self.most
-        )
+    def promise(self) -> Literal["kept", "open", "fails"] | None:
+        """What became of the promise.
+
+        It fails beyond what chance does once in a thousand cells; a share on the wrong side of its
+        target that chance explains leaves it open.
+        """
+        if self.least is None and self.most is None:
+            return None
+        score = self.scores[OURS]
+        low, high = score.bounds()
+        least, most = self.least or 0.0, self.most or 1.0
+        if high < least or low > most:
+            return "fails"
+        return "kept" if least <= score.share <= most else "open"
 
 
 def promised(effective: float) -> float | None:
@@ -195,13 +202,13 @@ def share(
     made["normal"] = usual.normal(what.value(found), what.slope(found) * error)
     low, high = usual.row_bootstrap(hits, trials)
     made["bootstrap of rows"] = what.value(low), what.value(high)
-    if kind == "rate" and not clustered and rows <= SMALL:
+    if kind == "rate" and not clustered and rows <= FEW:
         ones = np.arange(rows) < hits[: effort.slow, None]
         made["scipy BCa"] = usual.scipy_bootstrap(ones.astype(float), "BCa")
     if kind == "rate" and clustered:
         errors = usual.cr1_error(drawn.hits - found[:, None] * np.array(sizes), trials)
         made["CR1, normal"], made["CR1, t"] = usual.cr1(found, errors, len(sizes))
-    if clustered and len(sizes) <= FEW_CLUSTERS:
+    if clustered and len(sizes) <= FEW:
         methods = ("percentile", "BCa", "studentized") if kind == "rate" else ("percentile",)
         made |= resampled(what.metric, first(frame, effort.slow), methods)
     effective = rows * relevant * min(p, 1 - p) / design_effect(sizes, icc, relevant)
@@ -223,7 +230,7 @@ def mean(law: str, sizes: tuple[int, ...], icc: float = 0.0, effort: Effort = FU
     rows, clustered = sum(sizes), len(sizes) > 1
     name = f"{law}, {shape_of(sizes)}" + f", ICC {icc:g}" * clustered
     rng = np.random.default_rng([*b"mean", *name.encode()])
-    x = values(rng, effort.of(rows), sizes, icc)
+    x = values(rng, effort.of(rows, 2), sizes, icc)
     truth = 0.0
     if law == "lognormal":
         x, truth = np.exp(x), np.exp(0.5)
@@ -232,7 +239,7 @@ def mean(law: str, sizes: tuple[int, ...], icc: float = 0.0, effort: Effort = FU
     frame = rows_of(x, sizes)
     made: dict[str, Limits] = {OURS: limits_of(frame.eval.summary(fe.mean("x"), **roles))}
     made |= _usual_means(x, sizes, effort)
-    if clustered and len(sizes) <= FEW_CLUSTERS:
+    if clustered and len(sizes) <= FEW:
         made |= resampled(fe.mean("x"), first(frame, effort.slow))
     scores = {title: covered(limits, truth, oracle) for title, limits in made.items()}
     return Cell(name, least=0.935 if law == "normal" else None, scores=scores)
@@ -242,7 +249,7 @@ def _usual_means(x: np.ndarray, sizes: tuple[int, ...], effort: Effort) -> dict[
     """The usual intervals of a mean of values (replicates, rows)."""
     rows, found = x.shape[1], x.mean(1)
     made = {"normal": usual.normal(found, x.std(1, ddof=1) / np.sqrt(rows))}
-    if len(sizes) == 1 and rows <= SMALL:
+    if len(sizes) == 1 and rows <= FEW:
         for method in ("percentile", "BCa"):
             made[f"scipy {method}"] = usual.scipy_bootstrap(x[: effort.slow], method)
     if len(sizes) > 1:
@@ -272,7 +279,7 @@ def rank(
     name = f"{kind} {truth:.2f}, {shape_of(sizes)}, {positives} positives"
     name += f", ICC {icc:g}" * clustered
     rng = np.random.default_rng([*kind.encode(), *name.encode()])
-    x = values(rng, effort.of(4 * rows), sizes, icc)
+    x = values(rng, effort.of(rows, 2), sizes, icc)
     y = rng.random(x.shape) < prevalence
     kept = y.any(1) & ~y.all(1)
     x, y = (x + shift * y)[kept], y[kept]
@@ -285,7 +292,7 @@ def rank(
     made: dict[str, Limits] = {OURS: limits_of(frame.eval.summary(metric, **roles))}
     made["normal"] = usual.normal(found, plain["std_error"].to_numpy())
     if rows <= 500:
-        few = first(frame, effort.slow)
+        few = first(frame, effort.slow // 2)
         again = few.eval.summary(metric, **alone, interval="percentile", resamples=usual.DRAWS)
         made["bootstrap of rows"] = limits_of(again)
         made |= resampled(metric, few) if clustered else {}
@@ -321,7 +328,7 @@ def paired_rates(
     p = (1 + gap / disagree) / 2
     name = _pair_name("rates", sizes, icc)
     rng = np.random.default_rng([*b"pairs", *name.encode(), round(100 * gap)])
-    replicates = effort.of(2 * rows)
+    replicates = effort.of(rows, 2)
     drawn = counts(rng, replicates, sizes, p, icc, disagree)
     frame = drawn.rows()
     both = {"a": KIND != 0, "b": KIND != 1}
@@ -350,7 +357,7 @@ def paired_means(
     rows = sum(sizes)
     name = _pair_name(f"means, {law}", sizes, icc)
     rng = np.random.default_rng([*b"pairs", *name.encode(), round(100 * gap)])
-    replicates = effort.of(2 * rows)
+    replicates = effort.of(rows, 2)
     x = values(rng, replicates, sizes, icc)
     x = (np.exp(x) - np.exp(0.5) if law == "lognormal" else x) + gap
     base = rng.exponential(2, x.shape)
@@ -391,6 +398,7 @@ def _pair_scores(
     """
     found, error, errors = usual_errors
     rows, clusters = sum(sizes), len(sizes)
+    units = clusters if clusters > 1 else rows
     long = _long(frame)
     roles: Any = {"system": "system", "example": "id", "baseline": "a", "by": "replicate"}
     roles |= {"cluster": ["replicate", "cluster"]} if clusters > 1 else {}
@@ -403,14 +411,14 @@ def _pair_scores(
             scores["CR1, normal"] = rejected(usual.two_sided(found, errors, np.inf))
             scores["CR1, t"] = rejected(usual.two_sided(found, errors, clusters - 1))
         methods = ("permutation", "wild") if clusters > 1 else ("permutation",)
-        for method in methods if clusters <= FEW_CLUSTERS else ():
+        for method in methods if units <= FEW else ():
             again = few.eval.compare(metric, **some, method=method)
             scores[f"{method} (ours)"] = rejected(again["p_value"])
         return scores
     made: dict[str, Limits] = {OURS: limits_of(default), "normal": usual.normal(found, error)}
     if errors is not None:
         made["CR1, normal"], made["CR1, t"] = usual.cr1(found, errors, clusters)
-    if clusters <= FEW_CLUSTERS:
+    if units <= FEW:
         again = few.eval.compare(metric, **some, method="percentile")
         made[f"percentile of {'clusters' if clusters > 1 else 'rows'}"] = limits_of(again)
     oracle = oracle_of(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 56, 190, 40, 48
@@ -10,7 +10,7 @@ LOWEST, HIGHEST = 40.0, 100.0
 COLOURS = ("#0072b2", "#d55e00", "#cc79a7", "#009e73", "#e69f00", "#777777")
 
 
-def picture(title: str, clusters: Sequence[int], lines: dict[str, Sequence[float]]) -> str:
+def picture(title: str, clusters: Sequence[int], lines: Mapping[str, Sequence[float]]) -> str:
     """Coverage in per cent of each method (a line) by clusters, on a log scale.
 
     Names stand at the right end of their lines, moved apart where lines meet; the first line is

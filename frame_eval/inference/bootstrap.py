@@ -59,6 +59,7 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
 
     ``coefficients`` is (1,) for one group and (1, -1) for a difference of two.
     """
+    drawn, coefficients = drawn.combined(coefficients)
     estimate = float((drawn.value(drawn.counts[None].astype(float)) @ coefficients)[0])
     units = int(drawn.counts.sum())
     if not np.isfinite(estimate):
@@ -192,8 +193,8 @@ def _studentized(
     matrix = drawn.matrix
     if matrix.shape[1] > _WIDEST:
         raise EvalError(
-            f"{drawn.kinds.metric.name!r} has {matrix.shape[1]} sums, too many to studentize "
-            f"(at most {_WIDEST}); use 'bca'"
+            f"the metric has {matrix.shape[1]} sums, too many to studentize (at most {_WIDEST}); "
+            "use 'bca'"
         )
     squares = (matrix[:, :, None] * matrix[:, None, :]).reshape(len(matrix), -1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -145,13 +146,19 @@ def paired(
     level: float,
     draws: Draws = DRAWS,
     scale: float = 1.0,
+    crossed: Sequence[Ints] = (),
 ) -> Difference:
     """The difference of system 0 and system 1 on the same examples, in every slice.
 
-    ``draws`` are those of the methods that resample. With ``scale`` the estimate of system 1 counts
-    only so much, for margins relative to it.
+    ``cluster_of`` is the cluster of every example; ``crossed`` the one that it is in another way,
+    and by both ways together. ``draws`` are those of the methods that resample. With ``scale`` the
+    estimate of system 1 counts only so much, for margins relative to it.
     """
     both, joint = _together(metric, found, cluster_of, scale)
+    if crossed:
+        other, common = (_together(metric, found, way, scale)[1] for way in crossed)
+        clusters = np.minimum(joint.clusters, other.clusters)
+        joint = replace(joint, crossed=(joint, other, common), clusters=clusters)
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         alike = scale == 1 and not found.weighted and found.strata is None

@@ -9,7 +9,7 @@ import numpy as np
 
 from frame_eval.table import Floats, Ints
 
-_BLOCK = 2**20  # weights that are held at once
+_BLOCK = 2**19  # weights that are held at once
 _ALIKE = 15  # drawing counts costs as much per distinct unit as this many single draws
 _LARGEST, _SMALLEST = 16, 9  # bits of the ranges that are drawn from by whole random words
 _FEW = 2**13  # units below which many resamples are counted at once
@@ -106,7 +106,9 @@ def _of_many(units: int, rows: int, generator: np.random.Generator) -> Floats:
     words = generator.bit_generator.random_raw
     for row, drawn in zip(weights, share, strict=True):
         for (first, bits), count in zip(ranges, drawn, strict=False):
-            values = words(int(count) // 4 + 1).view(np.uint16)[:count].astype(np.intp)
-            values >>= _LARGEST - bits
-            row[first : first + 2**bits] = np.bincount(values, minlength=2**bits)
+            values = words(int(count) // 4 + 1).view(np.uint16)[:count]
+            if bits < _LARGEST:
+                values >>= _LARGEST - bits
+            # Cast first: bincount is slower at it.
+            row[first : first + 2**bits] = np.bincount(values.astype(np.intp), minlength=2**bits)
     return weights

@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from frame_eval.inference.linear import Totals, central_differences, coefficients, combined
+from frame_eval.inference.linear import (
+    Totals,
+    central_differences,
+    coefficients,
+    combined,
+    scattered,
+)
 from frame_eval.inference.resample import Draws
 from frame_eval.metrics.core import Metric, Sums
-from frame_eval.table import Floats, Ints, Table, packed
+from frame_eval.metrics.means import is_mean
+from frame_eval.table import Floats, Ints, Table, numbered, packed
 
 
 @dataclass(frozen=True)
@@ -133,23 +140,29 @@ class Urn:
         """From how many units of each kind exchange their two groups to the statistic of both."""
         raise NotImplementedError
 
+    def combined(self, coefficients: Floats) -> tuple[Urn, Floats]:
+        """An urn that has the same linear combination of groups more cheaply, and its weights."""
+        return self, coefficients
+
 
 class Additive(Urn):
-    """Few sums per unit: those of a draw are one product with the matrix of the units' sums."""
+    """Few sums per unit: those of a draw are one product with the matrix of the units' sums.
 
-    def __init__(self, kinds: Kinds, part: Ints, parts: int, *, merged: bool = True) -> None:
-        sizes = [len(values) for values in kinds.classes]
-        width = len(kinds.names) * int(np.prod(sizes, dtype=int))
-        unit, counts, strata = _units(kinds)
-        matrix = np.zeros((len(counts), parts, width))
-        column = kinds.cell[:, None] * len(kinds.names) + np.arange(len(kinds.names))
-        np.add.at(matrix, (unit[:, None], part[:, None], column), kinds.vectors)
-        self.matrix = matrix.reshape(len(counts), -1)
-        self.counts, self.strata = counts, strata
-        if merged:
-            self.matrix, self.counts, self.strata = _merged(self.matrix, counts, strata)
-        self.shape = (parts, *sizes, len(kinds.names))
-        self.kinds = kinds
+    ``shape`` is that of the sums of one unit, groups first; ``finish`` turns arrays of this shape,
+    with leading axes, into values.
+    """
+
+    def __init__(
+        self,
+        matrix: Floats,
+        counts: Ints,
+        strata: Ints | None,
+        shape: tuple[int, ...],
+        finish: Callable[[Floats], Floats],
+    ) -> None:
+        # A product with few columns is twice as fast where each of them is in one piece.
+        self.matrix, self.counts, self.strata = np.asfortranarray(matrix), counts, strata
+        self.shape, self.finish = shape, finish
 
     def value(self, weights: Floats) -> Floats:
         """The statistic of every group (columns) under each row of weights of the kinds."""
@@ -157,17 +170,8 @@ class Additive(Urn):
 
     def of_totals(self, totals: Floats) -> Floats:
         """The statistic of every group (columns) for rows of sums."""
-        sums = totals.reshape(len(totals), *self.shape)
-        metric = self.kinds.metric
         with np.errstate(divide="ignore", invalid="ignore"):
-            if metric.proportion is not None:
-                values = sums[..., 0] / sums[..., 1]
-                if metric.proportion.map is not None:
-                    values = metric.proportion.map(values)
-            else:
-                named = {name: sums[..., j] for j, name in enumerate(self.kinds.names)}
-                named = {"rows": named["n"], **named}
-                values = np.asarray(metric.finish(Sums(named, self.kinds.classes)), float)
+            values = self.finish(totals.reshape(len(totals), *self.shape))
         return np.where(np.isfinite(values), values, np.nan)
 
     def jackknife(self) -> Floats:
@@ -180,6 +184,57 @@ class Additive(Urn):
         other = self.matrix.reshape(len(self.counts), 2, -1)[:, ::-1].reshape(self.matrix.shape)
         change = other - self.matrix
         return lambda swaps: self.of_totals(total + swaps @ change)
+
+    def combined(self, coefficients: Floats) -> tuple[Urn, Floats]:
+        """The urn of a linear combination of groups that are shares of the same rows.
+
+        Its units have one numerator and one denominator, so that many more of them are alike.
+        """
+        if self.finish is not _ratio or len(self.shape) != 2 or self.shape[0] != len(coefficients):
+            return self, coefficients
+        over, under = np.moveaxis(self.matrix.reshape(len(self.counts), *self.shape), -1, 0)
+        if (under != under[:, :1]).any():
+            return self, coefficients
+        both = np.stack([over @ coefficients, under[:, 0]], -1)
+        return Additive(*_merged(both, self.counts, self.strata), (1, 2), _ratio), np.ones(1)
+
+
+def _ratio(sums: Floats) -> Floats:
+    ratio: Floats = sums[..., 0] / sums[..., 1]
+    return ratio
+
+
+def _additive(kinds: Kinds, part: Ints, parts: int, *, merged: bool) -> Additive:
+    sizes = [len(values) for values in kinds.classes]
+    unit, counts, strata = _units(kinds)
+    vectors, names = kinds.vectors, kinds.names
+    if is_mean(kinds.metric):
+        vectors, names = vectors[:, [1, 0]], ("x", "n")
+    shape = (parts, *sizes, len(names))
+    size = len(counts) * int(np.prod(shape[:-1], dtype=int))
+    place = (unit * parts + part) * int(np.prod(sizes, dtype=int)) + kinds.cell
+    columns = [scattered(place, column, size) for column in vectors.T]
+    matrix = np.stack(columns, -1).reshape(len(counts), -1)
+    if merged:
+        matrix, counts, strata = _merged(matrix, counts, strata)
+    return Additive(matrix, counts, strata, shape, _finish_of(kinds.metric, names, kinds.classes))
+
+
+def _finish_of(
+    metric: Metric, names: tuple[str, ...], classes: tuple[Any, ...]
+) -> Callable[[Floats], Floats]:
+    """The metric as a function of an array whose last axis holds the sums, cells before it."""
+    if is_mean(metric):
+        return _ratio
+    if metric.proportion is not None:
+        shown = metric.proportion.map
+        return _ratio if shown is None else lambda sums: np.asarray(shown(_ratio(sums)), float)
+
+    def finish(sums: Floats) -> Floats:
+        named = {name: sums[..., j] for j, name in enumerate(names)}
+        return np.asarray(metric.finish(Sums({"rows": named["n"], **named}, classes)), float)
+
+    return finish
 
 
 class Ranked(Urn):
@@ -278,8 +333,11 @@ def _units(kinds: Kinds) -> tuple[Ints, Ints, Ints | None]:
     """The position of the unit of every row, how many units are like it, and their strata."""
     if kinds.unit is None:
         return np.arange(len(kinds.counts)), kinds.counts, kinds.stratum
-    codes, first, unit = np.unique(kinds.unit, return_index=True, return_inverse=True)
-    strata = None if kinds.stratum is None else kinds.stratum[first]
+    codes, unit = numbered(kinds.unit)
+    strata = None
+    if kinds.stratum is not None:
+        strata = np.zeros(len(codes), np.int64)
+        strata[unit] = kinds.stratum
     return unit, np.ones(len(codes), np.int64), strata
 
 
@@ -324,4 +382,4 @@ def urn(kinds: Kinds, groups: Sequence[int], *, together: bool = False, merged: 
         part, parts = np.zeros_like(part), 1
     if kinds.metric.ordered:
         return Ranked(chosen, part, parts)
-    return Additive(chosen, part, parts, merged=merged)
+    return _additive(chosen, part, parts, merged=merged)

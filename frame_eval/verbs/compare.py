@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Input, Slices, Source, names, slices, unwrapped
+from frame_eval.columns import By, Columns, Crossed, Input, Slices, Source, names, slices, unwrapped
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
@@ -25,7 +25,7 @@ from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
-from frame_eval.table import Table
+from frame_eval.table import Ints, Table
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
@@ -78,7 +78,7 @@ def compare(
     baseline: Any = None,
     by: By = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     overall: bool = False,
@@ -186,7 +186,13 @@ def compare(
     check_option("method", method, METHODS)
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight, strata)
+    ways: list[Columns | None]
+    if isinstance(cluster, Crossed):
+        _check_crossed(method, paired, simultaneous=simultaneous, strata=strata)
+        ways = [cluster.first, cluster.second, (*cluster.first, *cluster.second)]
+    else:
+        ways = [cluster]
+    roles, *others = (Roles.of(system, example, trial, way, weight, strata) for way in ways)
     drawn = method in differences.RESAMPLING
     for metric in check_metrics(metrics):
         if method in bootstrap.KINDS:
@@ -196,6 +202,8 @@ def compare(
     found = contrast(
         frame, metrics, chosen, roles, baseline, paired, unmatched, missing, alike=drawn
     )
+    if others:
+        found = replace(found, crossed=_other_ways(frame, metrics[:1], others, missing))
     if simultaneous:
         if drawn or method is None or family is not None:
             raise EvalError("simultaneous=True goes with analytic methods, and without family=")
@@ -236,6 +244,7 @@ class Contrasts:
     found: Reduced
     paired: bool
     contrasts: tuple[Contrast, ...]
+    crossed: tuple[Ints, ...] = ()
 
     def table(
         self,
@@ -256,7 +265,14 @@ class Contrasts:
             if self.paired:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
-                    one.metric, one.linear, self.found.cluster_of, method, at, draws, scale
+                    one.metric,
+                    one.linear,
+                    self.found.cluster_of,
+                    method,
+                    at,
+                    draws,
+                    scale,
+                    self.crossed,
                 )
             else:
                 result = differences.unpaired(one.metric, one.linear, method, at, draws, scale)
@@ -546,6 +562,27 @@ def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
             )
             break
     return remarks
+
+
+def _check_crossed(
+    method: Method, paired: bool, *, simultaneous: bool, strata: Columns | None
+) -> None:
+    analytic = method in ("auto", "cr0", "cr1", "cr2", None)
+    if not analytic or not paired or simultaneous or strata is not None:
+        raise EvalError(
+            "crossed clusters go with paired systems and method='auto', 'cr1' or 'cr2', one at a "
+            "time and without strata"
+        )
+
+
+def _other_ways(
+    frame: Any, metrics: Sequence[Metric], roles: Sequence[Roles], missing: Missing
+) -> tuple[Ints, ...]:
+    """The cluster of every example in other ways; examples have the same codes each time."""
+    found = (
+        reduce(frame, metrics, Slices(), one, missing=missing, by_example=True) for one in roles
+    )
+    return tuple(one.cluster_of for one in found if one.cluster_of is not None)
 
 
 def _check_margin(metrics: Sequence[Metric], method: Method, margin: float | None) -> None:

@@ -73,6 +73,38 @@ def test_it_is_wider_than_either_way_in_every_slice():
         assert (both["std_error"] >= one["std_error"] * (1 - 1e-12)).all()
 
 
+def test_paired_differences_by_hand():
+    """Every rater judged both systems on the same items: an example is an item and a rater."""
+    one, other = ratings(0), ratings(0).with_columns(x=pl.col("x") * 0.7 + 0.4)
+    noise = np.random.default_rng(3).normal(size=other.height)
+    other = other.with_columns(x=pl.col("x") + pl.Series(noise), ok=pl.col("x") > 0.5)
+    frame = pl.concat([one.with_columns(m=pl.lit("a")), other.with_columns(m=pl.lit("b"))])
+    options = {"system": "m", "example": ["item", "rater"], "baseline": "a", "cluster": WAYS}
+    row = frame.eval.compare(fe.mean("x"), method="cr1", **options).row(0, named=True)
+    d = (other["x"] - one["x"]).to_numpy()
+    total = 0.0
+    for way, sign in ((one["item"], 1), (one["rater"], 1), (np.arange(len(d)), -1)):
+        sums = np.bincount(np.asarray(way), d - d.mean()) / len(d)
+        count = len(np.unique(np.asarray(way)))
+        total += sign * count / (count - 1) * np.sum(sums**2)
+    by_item = np.bincount(one["item"], d - d.mean()) / len(d)
+    by_rater = np.bincount(one["rater"], d - d.mean()) / len(d)
+    least = max(40 / 39 * np.sum(by_item**2), 15 / 14 * np.sum(by_rater**2))
+    assert_allclose(row["std_error"] ** 2, max(total, least), rtol=1e-9)
+    assert row["clusters"] == 15
+    both = frame.eval.compare(fe.mean("x"), fe.rate("ok"), by="lang", **options)
+    outside = (both["ci_low"] > 0) | (both["ci_high"] < 0)
+    assert (outside == (both["p_value"] < 0.05)).all()
+    for way in ("item", "rater"):
+        alone = frame.eval.compare(
+            fe.mean("x"), fe.rate("ok"), by="lang", **{**options, "cluster": way}
+        )
+        assert (both["std_error"] >= alone["std_error"] * (1 - 1e-12)).all()
+    for bad in ({"method": "bootstrap"}, {"paired": False}, {"simultaneous": True}):
+        with pytest.raises(fe.EvalError, match="crossed clusters go with paired systems"):
+            frame.eval.compare(fe.mean("x"), **{**options, **bad})
+
+
 def test_what_it_does_not_go_with():
     frame = ratings()
     for options in (
