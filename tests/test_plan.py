@@ -476,3 +476,20 @@ def test_errors(case):
     call, message = ERRORS[case]
     with pytest.raises(fe.EvalError, match=message):
         call()
+
+
+def test_two_clusters_are_the_least_that_an_effect_is_planned_with():
+    rng = np.random.default_rng(0)
+    pilot = pl.DataFrame(
+        {
+            "model": ["a"] * 24 + ["b"] * 24,
+            "id": [*range(24)] * 2,
+            "doc": [i // 4 for i in range(24)] * 2,
+            "x": rng.random(48) / 100,
+        }
+    )
+    roles = {"system": "model", "example": "id", "cluster": "doc"}
+    row = pilot.eval.plan(fe.mean("x"), effect=1.0, **roles).row(0, named=True)
+    assert row["df"] >= 1 > row["df"] - 1 / row["cluster_size"]
+    few = pilot.eval.plan(fe.mean("x"), n=row["n"] - 1, **roles)
+    assert few.select("effect", "note").row(0) == (None, "fewer than two clusters")

@@ -251,22 +251,24 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
     """Order statistics at the binomial limits of the level of the quantile.
 
     The ranks are those of the exact binomial interval on the effective number of rows (Woodruff
-    1952 for clusters): variance of the share below the quantile by CR2.
+    1952 for clusters): that of the share of rows at or below the quantile, with its CR2 variance.
     """
     q = float(metric.quantile or 0.0)
     groups = len(found.estimate)
     low, high = np.full(groups, np.nan), np.full(groups, np.nan)
     texts, notes = _texts(groups, ""), _texts(groups, "")
-    p = np.full(groups, q)
+    share = np.full(groups, q)
+    for index, sums in found.totals.blocks:
+        share[index] = np.sum(sums.n * (sums.classes[0] <= found.estimate[index])) / np.sum(sums.n)
     _, star = proportion.effective_size(
-        p, found.n, variance.value, variance.df, level, found.clusters
+        share, found.n, variance.value, variance.df, level, found.clusters
     )
     for index, sums in found.totals.blocks:
         i = int(index[0])
         if not np.isfinite(found.estimate[i]):
             continue
         size = star[i] if found.weighted or found.clusters[i] < found.n[i] else found.n[i]
-        size = np.floor(size) if np.isfinite(size) else 0.0
+        size = np.floor(size + 1e-6) if np.isfinite(size) else 0.0
         lower, upper = _ranks(q, size, level)
         if lower >= 1:
             low[i] = _order_statistic(sums, lower / size)

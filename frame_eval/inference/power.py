@@ -24,17 +24,22 @@ def mde(
     (z_{1 - alpha / 2} + z_power) std_error, 2.80 standard errors by default; for a t-test the
     noncentrality that solves P(t'_df(delta) > t_{df, 1 - alpha / 2}) = power takes the place of
     the sum. The chance to be significant on the wrong side (under 1e-6 at the defaults) does not
-    count. Broadcasts; NaN where an argument is NaN or a df is not positive.
+    count. Broadcasts; NaN where an argument is NaN or a df is under 1.
 
     >>> mde([0.02, 0.02], df=[np.inf, 11]).round(4)
     array([0.056 , 0.0616])
     """
     std_error, level, power, df = _floats(std_error, level, power, df)
     z = scipy.special.ndtri((1 + level) / 2) + scipy.special.ndtri(power)
-    finite = np.where(np.isfinite(df) & (df > 0), df, np.nan)
+    finite = _proper(df)
     critical = scipy.special.stdtrit(finite, (1 + level) / 2)
     t = scipy.special.nctdtrinc(finite, 1 - power, critical)
     return np.where(np.isposinf(df), z, t) * std_error
+
+
+def _proper(df: Floats) -> Floats:
+    """Finite degrees of freedom from 1 on: there is no test under 1, and scipy takes minutes."""
+    return np.where(np.isfinite(df) & (df >= 1 - 1e-9), df, np.nan)
 
 
 def power_of(
@@ -42,7 +47,7 @@ def power_of(
 ) -> Floats:
     """The power of a two-sided z- or t-test: the chance of a p under 1 - level, on either side.
 
-    Broadcasts; NaN where an argument is NaN or a df is not positive.
+    Broadcasts; NaN where an argument is NaN or a df is under 1.
 
     >>> power_of(0.02, [0.02, 0.02], df=[np.inf, 11]).round(4)
     array([0.1701, 0.15  ])
@@ -51,7 +56,7 @@ def power_of(
     ratio = np.abs(effect) / std_error
     z = scipy.special.ndtri((1 + level) / 2)
     normal = scipy.special.ndtr(ratio - z) + scipy.special.ndtr(-ratio - z)
-    finite = np.where(np.isfinite(df) & (df > 0), df, np.nan)
+    finite = _proper(df)
     t = scipy.special.stdtrit(finite, (1 + level) / 2)
     above = 1 - scipy.special.nctdtr(finite, ratio, t)
     return np.where(np.isposinf(df), normal, above + scipy.special.nctdtr(finite, ratio, -t))

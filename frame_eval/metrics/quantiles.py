@@ -52,7 +52,9 @@ def _share_below(q: float, s: Any) -> Any:
 
     Dividing by the density would need an estimate of it; order statistics do without.
     """
-    return {"n": ((s.classes[0] <= _finish(q, s)) - q) / np.sum(s.n)}
+    below = s.classes[0] <= _finish(q, s)
+    rows = np.sum(s.n)
+    return {"n": (below - np.sum(s.n * below) / rows) / rows}
 
 
 def _expression(q: float, c: Any) -> Any:

@@ -251,7 +251,7 @@ def _answer(case: Case, question: Mapping[str, Any], setup: Setup) -> dict[str, 
     if solved == "effect":
         effect = model.effect(n, level, power)
         if not effect <= case.most:
-            few = isinstance(model, Design) and not model.df(n) > 0
+            few = isinstance(model, Design) and np.isnan(effect)
             note = "fewer than two clusters" if few else "no effect has this power with n examples"
             effect = None
     elif solved == "n":

@@ -67,8 +67,8 @@ def test_many_degrees_of_freedom_are_normal():
 
 
 def test_undefined():
-    assert np.isnan(mde([np.nan, 1, 1], df=[5, 0, np.nan])).all()
-    assert np.isnan(power_of(1, [np.nan, 1], df=[5, 0])).all()
+    assert np.isnan(mde([np.nan, 1, 1, 1], df=[5, 0, np.nan, 0.1])).all()
+    assert np.isnan(power_of(1, [np.nan, 1, 1], df=[5, 0, 0.1])).all()
 
 
 TESTS = {
