@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import scipy
 
 from frame_eval.table import Floats, Ints
 
 _BLOCK = 2**19  # weights that are held at once
 _ALIKE = 15  # drawing counts costs as much per distinct unit as this many single draws
-_LARGEST, _SMALLEST = 16, 9  # bits of the ranges that are drawn from by whole random words
+_MOST, _TORN = 100, 255  # no count is as large; a code that does not say which one
 _FEW = 2**13  # units below which many resamples are counted at once
 
 
@@ -91,24 +94,32 @@ def _of_few(units: int, rows: int, generator: np.random.Generator) -> Floats:
 def _of_many(units: int, rows: int, generator: np.random.Generator) -> Floats:
     """Draws from units that are all different.
 
-    The units are cut into ranges of a power of two and a few left over. How many draws fall into
-    each part is multinomial; within a range, random bits are the draws, without any division.
+    Independent Poisson counts, given their sum S, are multinomial with S draws. Their mean is a
+    little under 1, so that S falls short, and the draws that are missing are made one by one. The
+    counts are looked up by 16 random bits each; the few codes that straddle two of them take more.
     """
-    ranges, start = [], 0
-    for bits in range(_LARGEST, _SMALLEST - 1, -1):
-        while units - start >= 2**bits:
-            ranges.append((start, bits))
-            start += 2**bits
-    parts = [2**bits / units for _, bits in ranges] + [1 / units] * (units - start)
-    share = generator.multinomial(units, parts, size=rows)
-    weights = np.empty((rows, units))
-    weights[:, start:] = share[:, len(ranges) :]
+    law, table = _poisson(units)
     words = generator.bit_generator.random_raw
-    for row, drawn in zip(weights, share, strict=True):
-        for (first, bits), count in zip(ranges, drawn, strict=False):
-            values = words(int(count) // 4 + 1).view(np.uint16)[:count]
-            if bits < _LARGEST:
-                values >>= _LARGEST - bits
-            # Cast first: bincount is slower at it.
-            row[first : first + 2**bits] = np.bincount(values.astype(np.intp), minlength=2**bits)
+    weights = np.empty((rows, units))
+    for row in weights:
+        missing = -1
+        while missing < 0:
+            code = words(units // 4 + 1).view(np.uint16)[:units]
+            counts = table.take(code)
+            torn = np.flatnonzero(counts == _TORN)
+            exact = (code[torn] + generator.random(len(torn))) / 2**16
+            counts[torn] = np.searchsorted(law, exact, side="right")
+            row[:] = counts
+            missing = units - int(row.sum())
+        np.add.at(row, generator.integers(0, units, missing), 1.0)
     return weights
+
+
+@lru_cache(maxsize=8)
+def _poisson(units: int) -> tuple[Floats, Any]:
+    """The law of the counts of so many units, and the count of every code of 16 bits."""
+    law = scipy.special.pdtr(np.arange(_MOST), 1 - 5 / np.sqrt(units))
+    codes = np.arange(2**16) / 2**16
+    lower = np.searchsorted(law, codes, side="right")
+    upper = np.searchsorted(law, codes + 2**-16, side="left")
+    return law, np.where(lower == upper, lower, _TORN).astype(np.uint8)

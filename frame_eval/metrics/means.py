@@ -51,7 +51,9 @@ def mean(column: Source, *, better: Better = None, bounds: Bounds = (None, None)
     Returns
     -------
     Metric
-        Called ``mean(<column>)``; in the unit of the column. Null for a slice without rows.
+        Called ``mean(<column>)``; in the unit of the column. Null for a slice without rows. Its
+        nominal 95 % intervals cover 94 to 96 % of normal values; of lognormal ones 83, 88 and 91 %
+        at 10, 30 and 100 rows.
 
     Raises
     ------

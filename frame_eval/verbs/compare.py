@@ -127,8 +127,9 @@ def compare(
         ``"studentized"`` resample examples or clusters, the same ones for both systems.
         ``"permutation"`` (p only) exchanges the systems within examples or clusters, or, unpaired,
         examples or clusters between systems; exactly, where there are few ways. ``"wild"`` (p
-        only) is the null-imposed wild cluster bootstrap, for few clusters. ``"wilcoxon"`` tests the
-        signed ranks of single examples, with the Hodges-Lehmann estimate as ``difference``.
+        only) is the null-imposed wild cluster bootstrap, for few clusters (five or fewer can not
+        reject at 5 %, nor can permutations of them). ``"wilcoxon"`` tests the signed ranks of
+        single examples, with the Hodges-Lehmann estimate as ``difference``.
     level
         Nominal coverage, between 0 and 1.
     adjust
