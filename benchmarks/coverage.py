@@ -83,7 +83,8 @@ PAIRED = (
 SECTIONS = (
     Section(
         "A rate, independent rows",
-        "Ours: Wilson. Coverage jumps from p to p: by enumeration it is 93.3 % at n = 100, p = 0.85.",
+        "Ours: Wilson. Coverage jumps from p to p: by enumeration it is 93.3 % at n = 100, p = "
+        "0.85.",
         [
             partial(share, "rate", (n,), p)
             for n, p in product((10, 30, 100, 300, 1000, 5000), (0.5, 0.8, 0.9, 0.95, 0.99))
@@ -101,8 +102,9 @@ SECTIONS = (
     ),
     Section(
         "A rate near 1 in many clusters",
-        "Few failures, most of them in few clusters. These cells were picked because others like them, "
-        "with other seeds, looked weak: how many of them fail is no estimate of how many do elsewhere.",
+        "Few failures, most of them in few clusters. These cells were picked because others "
+        "like them, with other seeds, looked weak: how many of them fail is no estimate of how "
+        "many do elsewhere.",
         [
             partial(share, "rate", sizes, p, icc)
             for sizes, p, icc in (
@@ -208,8 +210,8 @@ SECTIONS = (
     ),
     Section(
         "Size of the paired tests",
-        "The share of true nulls with p < 0.05, in per cent. Five clusters have 32 patterns of signs, too "
-        "few for permutation and wild bootstrap to reject at all.",
+        "The share of true nulls with p < 0.05, in per cent. Five clusters have 32 patterns of "
+        "signs, too few for permutation and wild bootstrap to reject at all.",
         [
             *(partial(paired_rates, sizes, 0.0, icc) for sizes, icc in PAIRED),
             *(
