@@ -225,3 +225,17 @@ def test_what_can_not_be_is_said(options, message):
     given = {"kind": "roc", "label": "y", "score": "p", **options}
     with pytest.raises(fe.EvalError, match=message):
         frame.eval.curve(**given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("reliability", {"bins": "many"}),
+        ("reliability", {"bins": 2.5}),
+        ("roc", {"at_prevalence": "half"}),
+    ],
+)
+def test_numbers_that_are_none(kind, options):
+    frame = pl.DataFrame({"y": [1, 0], "p": [0.9, 0.1]})
+    with pytest.raises(fe.EvalError, match=next(iter(options))):
+        frame.eval.curve(kind, "y", "p", **options)

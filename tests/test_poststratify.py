@@ -142,3 +142,17 @@ def test_a_slice_that_is_all_right_is_named():
 def test_bad_targets(target, message):
     with pytest.raises(fe.EvalError, match=message):
         rows().eval.poststratify(fe.rate("ok"), by="lang", target=target)
+
+
+@pytest.mark.parametrize("share", [None, "half", float("nan"), -0.5])
+def test_a_share_is_a_number(share):
+    frame = pl.DataFrame({"lang": ["de", "sw"], "ok": [1, 0]})
+    with pytest.raises(fe.EvalError, match=r"1 shares are not between 0 and 1 .*'sw'"):
+        frame.eval.poststratify(fe.rate("ok"), by="lang", target={"de": 0.5, "sw": share})
+
+
+def test_shares_in_a_frame_are_numbers():
+    frame = pl.DataFrame({"lang": ["de", "sw"], "ok": [1, 0]})
+    target = pl.DataFrame({"lang": ["de", "sw"], "share": ["half", "half"]})
+    with pytest.raises(fe.EvalError, match="2 shares are not between 0 and 1"):
+        frame.eval.poststratify(fe.rate("ok"), by="lang", target=target)

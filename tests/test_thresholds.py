@@ -163,3 +163,8 @@ def test_options_are_checked(options, message):
     frame = data(0).with_columns(objective=pl.lit("x"))
     with pytest.raises(fe.EvalError, match=message):
         frame.eval.best_threshold("y", "s", **options)
+
+
+def test_costs_are_numbers():
+    with pytest.raises(fe.EvalError, match="costs are at least 0"):
+        fe.bayes_threshold(c_fp="1", c_fn=2)

@@ -250,8 +250,11 @@ def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: 
     lower, upper = (int(np.ceil(share * total - 1e-9)) - 1 for share in scale.tails(tail))
     low = float(limits[lower - 1]) if 0 < lower < total else np.nan
     high = float(limits[-upper]) if 0 < upper < total else np.nan
-    if not note and not (np.isfinite(low) and np.isfinite(high)):
+    if not note and np.isinf([low, high]).any():
+        note = "too many resamples are without spread, and so without a t-statistic"
+    elif not note and np.isnan([low, high]).any():
         note = f"{draws.resamples} resamples are too few for these limits"
+    low, high = (limit if np.isfinite(limit) else np.nan for limit in (low, high))
     counts = (1 + int((limits <= 0).sum())) / total, (1 + int((limits >= 0).sum())) / total
     p = min(1.0, 2 * min(scale.inverse(*counts)))
     if np.ptp(there) == 0:

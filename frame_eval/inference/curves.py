@@ -131,7 +131,9 @@ def _gain(f: Flagged, level: float) -> dict[str, Floats]:
 
 def _risk_coverage(f: Flagged, level: float) -> dict[str, Floats]:
     kept = f.tp + f.fp
-    return {"coverage": kept / kept[-1], **f.rate("risk", f.fp, kept, level)}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        coverage = kept / kept[-1]
+    return {"coverage": coverage, **f.rate("risk", f.fp, kept, level)}
 
 
 CURVES: dict[str, Callable[[Flagged, float], dict[str, Floats]]] = {

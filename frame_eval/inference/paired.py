@@ -584,7 +584,10 @@ def _by_wilcoxon(
         values[there], both.slice[there], len(result.value), level, np.nan_to_num(rounding)
     )
     texts = np.where(np.isfinite(found.p_value), "Wilcoxon signed rank, Hodges-Lehmann", "")
-    notes = np.where(np.isfinite(found.estimate), "difference is the Hodges-Lehmann estimate", "")
+    notes = np.full(len(result.value), "no example differs", object)
+    notes[found.n > 0] = "difference is the Hodges-Lehmann estimate"
+    notes[(found.n > 0) & np.isnan(found.low)] += "; too few examples for its limits"
+    notes[np.isnan(found.p_value)] = ""
     return replace(
         result,
         value=found.estimate,
@@ -593,7 +596,7 @@ def _by_wilcoxon(
         high=found.high,
         p_value=found.p_value,
         method=texts.astype(object),
-        note=notes.astype(object),
+        note=notes,
         limits=None,
     )
 

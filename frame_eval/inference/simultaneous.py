@@ -60,7 +60,9 @@ def family_of(members: Sequence[Linear], draws: Draws, *, clustered: bool) -> Fa
     if not clustered:
         return Family(count)
     units = 1 + max(int(found.unit.max(initial=0)) for found in members)
-    parts = [(*influences_by_unit(found, units), cr2(found).df) for found in members]
+    # Metrics without errors have no samples, and no intervals to hold.
+    usable = [found for found in members if found.samples]
+    parts = [(*influences_by_unit(found, units), cr2(found).df) for found in usable]
     return joint_family(parts, draws)
 
 

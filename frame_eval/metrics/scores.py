@@ -268,7 +268,10 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
 
 def _ap_note(s: Any) -> Any:
     positives = _rows_of(s.pos, s)
-    prevalence = f"prevalence {np.sum(s.pos) / np.sum(s.n):.3g}"
+    total = float(np.sum(s.n))
+    if not total:
+        return ""
+    prevalence = f"prevalence {float(np.sum(s.pos)) / total:.3g}"
     few = f"{positives} positives: biased, and optimistic"
     return f"{prevalence}; {few}" if positives < 50 else prevalence
 

@@ -302,7 +302,8 @@ def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
         .to_numpy()
         for column in columns
     ]
-    classes = domain.to_list()
+    # Without any label there is one class, which stays empty.
+    classes = domain.to_list() or [None]
     return coded, tuple(classes for _ in coded)
 
 

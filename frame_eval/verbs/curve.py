@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -116,10 +117,9 @@ def curve(
     check_option("strategy", strategy, get_args(Strategy))
     check_option("missing", missing, ("raise", "drop"))
     _check_points(points)
-    if bins < 1:
+    if not isinstance(bins, int) or bins < 1:  # type: ignore[redundant-expr]  # users are not checked
         raise EvalError(f"bins={bins!r} is not a positive integer")
-    if at_prevalence is not None and (kind == "reliability" or not 0 < at_prevalence < 1):
-        raise EvalError(f"at_prevalence={at_prevalence!r} is for thresholds, and between 0 and 1")
+    _check_prevalence(kind, at_prevalence)
     check_level(level)
     found = at_thresholds(
         frame, label, score, positive, by, system, weight, overall=overall, missing=missing
@@ -195,6 +195,13 @@ def _note(kind: str, sums: Any) -> str | None:
     if kind in NEEDS_NEGATIVES and not sums.neg.sum():
         return "no negatives"
     return None
+
+
+def _check_prevalence(kind: str, given: object) -> None:
+    if given is None:
+        return
+    if kind == "reliability" or not isinstance(given, Real) or not 0 < float(given) < 1:
+        raise EvalError(f"at_prevalence={given!r} is for thresholds, and between 0 and 1")
 
 
 def _check_points(points: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -151,7 +152,7 @@ def _shares(frame: Any, keys: list[str], target: Any) -> dict[tuple[Any, ...], f
     """The share of every slice of the frame, checked."""
     given = result_frame(target, [*keys, "share"])
     if given is not None:
-        rows = given.select(*keys, pl.col("share").cast(pl.Float64)).rows()
+        rows = given.select(*keys, pl.col("share").cast(pl.Float64, strict=False)).rows()
         shares = {row[:-1]: row[-1] for row in rows}
         if len(shares) < len(rows):
             raise EvalError(f"the target has {len(rows) - len(shares)} slices more than once")
@@ -165,7 +166,7 @@ def _shares(frame: Any, keys: list[str], target: Any) -> dict[tuple[Any, ...], f
 
 
 def _check_shares(shares: dict[tuple[Any, ...], float], there: list[tuple[Any, ...]]) -> None:
-    bad = [key for key, value in shares.items() if not 0 <= (value or 0.0) <= 1]
+    bad = [key for key, value in shares.items() if not _is_share(value)]
     if bad:
         shown = listing(unwrapped(bad[:3]))
         raise EvalError(f"{len(bad)} shares are not between 0 and 1 (such as that of {shown})")
@@ -186,6 +187,10 @@ def _check_shares(shares: dict[tuple[Any, ...], float], there: list[tuple[Any, .
         raise EvalError(
             f"{len(unknown)} slices of the target have no rows (such as {shown}).{hint}"
         )
+
+
+def _is_share(given: object) -> bool:
+    return isinstance(given, Real) and 0 <= float(given) <= 1
 
 
 def _summaries(asked: _Question) -> pl.DataFrame:

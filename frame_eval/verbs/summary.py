@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from frame_eval.columns import By, Columns, Crossed, Slices, Source, slices
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
 from frame_eval.inference.details import DETAILS
@@ -351,6 +351,10 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
             result.append((metric, None, table))
             continue
         wanted = metric.per_class.labels
+        if wanted is not None and not set(wanted) & set(table.classes[0]):
+            raise EvalError(
+                f"no class is among labels={wanted!r}. Classes: {listing(table.classes[0])}."
+            )
         for k, value in enumerate(table.classes[0]):
             if wanted is None or value in wanted:
                 single = metric.per_class.of(k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -146,7 +147,9 @@ def _criterion(
 def _costs(c_fp: float | None, c_fn: float | None) -> tuple[float, float]:
     if c_fp is None or c_fn is None:
         raise EvalError("say both c_fp= and c_fn=: only their ratio matters")
-    if not (c_fp >= 0 and c_fn >= 0 and 0 < c_fp + c_fn < np.inf):
+    given: tuple[object, object] = (c_fp, c_fn)
+    numbers = all(isinstance(cost, Real) for cost in given)
+    if not (numbers and c_fp >= 0 and c_fn >= 0 and 0 < c_fp + c_fn < np.inf):
         raise EvalError(f"costs are at least 0 and not both 0, not c_fp={c_fp!r}, c_fn={c_fn!r}")
     return c_fp, c_fn
 

@@ -334,3 +334,11 @@ def test_quantiles_against_scipy():
     assert_allclose(found["std_error"], oracle.standard_error, rtol=0.04)
     # The limits are order statistics of the data.
     assert_allclose([found["ci_low"], found["ci_high"]], oracle.confidence_interval, atol=1e-9)
+
+
+def test_a_studentized_limit_that_is_infinite_is_null_with_the_reason():
+    # A quarter of the resamples are one row twice, on either side: they have no spread.
+    frame = pl.DataFrame({"x": [1.0, 3.0]})
+    row = frame.eval.summary(fe.mean("x"), interval="studentized").row(0, named=True)
+    assert (row["ci_low"], row["ci_high"]) == (None, None)
+    assert row["note"] == "too many resamples are without spread, and so without a t-statistic"

@@ -142,3 +142,14 @@ def test_what_it_does_not_go_with():
     for options in ({"method": "bootstrap"}, {"method": None}, {"family": "lang"}):
         with pytest.raises(fe.EvalError, match="simultaneous=True goes with"):
             fe.compare(frame, fe.rate("ok"), by="lang", simultaneous=True, **ROLES, **options)
+
+
+def test_metrics_without_errors_have_no_family():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {"y": rng.integers(0, 2, 60), "s": rng.random(60), "doc": [*range(12)] * 5}
+    )
+    metrics = (fe.ks("y", "s"), fe.rate("y"))
+    found = frame.eval.summary(*metrics, cluster="doc", simultaneous=True, resamples=199)
+    assert found["ci_low"].is_null().to_list() == [True, False]
+    assert found["note"][0] is not None

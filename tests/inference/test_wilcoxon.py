@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from shared_data import DATA, entries, here
 
+import frame_eval as fe
 from frame_eval.inference import wilcoxon
 from frame_eval.inference.wilcoxon import signed_rank
 
@@ -221,3 +222,24 @@ def test_rankings_of_systems():
     pairs = len(old) * (len(old) - 1) / 2
     found = [stats.kendalltau(old, new).statistic, concordant / pairs]
     assert_allclose(found, entry["value"], rtol=0, atol=entry["tolerance"])
+
+
+def test_the_note_says_what_is_missing():
+    frame = pl.DataFrame(
+        {
+            "by": ["same"] * 4 + ["few"] * 4,
+            "model": ["a", "a", "b", "b"] * 2,
+            "id": [0, 1, 0, 1, 2, 3, 2, 3],
+            "x": [1.0, 2, 1, 2, 1, 2, 3, 3],
+        }
+    )
+    found = frame.eval.compare(
+        fe.mean("x"), system="model", example="id", by="by", baseline="a", method="wilcoxon"
+    )
+    few, same = found.select("difference", "ci_low", "note").rows()
+    assert few == (
+        1.5,
+        None,
+        "difference is the Hodges-Lehmann estimate; too few examples for its limits",
+    )
+    assert same == (None, None, "no example differs")
