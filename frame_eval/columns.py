@@ -364,6 +364,11 @@ def names(columns: Columns | None) -> list[str]:
     """
     if columns is None:
         return []
+    given: object = columns
+    if isinstance(given, Crossed):
+        raise EvalError("fe.crossed is for cluster= of summary and compare; name columns here")
+    if isinstance(given, Slices):
+        raise EvalError("name the column(s) here, without fe.each, fe.cube or fe.where")
     one = isinstance(columns, (str, nw.Expr, pl.Expr)) or not isinstance(columns, Iterable)
     listed: list[Any] = [columns] if one else list(columns)
     for name in listed:
