@@ -142,7 +142,7 @@ def _cells(s: Any) -> Any:
 def _classes(table: Table, labels: Sequence[Any] | None) -> list[Any]:
     """The classes asked for, if no other one occurs."""
     there = list(table.classes[0])
-    if not there:
+    if there == [None]:
         raise EvalError("no row has a label or a prediction")
     if labels is None:
         return there
