@@ -387,6 +387,13 @@ class Crossed:
     second: tuple[str, ...]
 
 
+def cluster_ways(cluster: Columns | Crossed | None) -> list[Columns | None]:
+    """The clusterings that errors need: the one, or of crossed ones each and both together."""
+    if not isinstance(cluster, Crossed):
+        return [cluster]
+    return [cluster.first, cluster.second, (*cluster.first, *cluster.second)]
+
+
 def crossed(first: Columns, second: Columns) -> Crossed:
     """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary` and
     :func:`compare`.

@@ -46,7 +46,7 @@ from frame_eval.metrics.costs import (
     weighted_kappa,
     weighted_kappa_gradient,
 )
-from frame_eval.metrics.means import NO_ROWS, _no_denominator, _ratio, _ratio_gradient
+from frame_eval.metrics.means import NO_ROWS, no_denominator, ratio_gradient, ratio_of
 
 Array: TypeAlias = npt.NDArray[Any]
 Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
@@ -115,7 +115,7 @@ def _no_sums(_: Any) -> Any:
     return {}
 
 
-def _matrix_metric(name: str, target: Source, pred: Source, finish: Any, **options: Any) -> Metric:
+def matrix_metric(name: str, target: Source, pred: Source, finish: Any, **options: Any) -> Metric:
     """A metric over label x prediction cells."""
     inputs = {"y": category(target, pred), "p": category(pred, target)}
     return Metric(name, inputs, _no_sums, finish, cells=("y", "p"), counts=True, **options)
@@ -149,7 +149,7 @@ def _of_class(family: Family, target: Source, pred: Source, zero: float | None, 
         proportion = Proportion(
             partial(hits, k), partial(class_trials, family.kind, k), *_map_of(family)
         )
-    return _matrix_metric(
+    return matrix_metric(
         family.name,
         target,
         pred,
@@ -227,7 +227,7 @@ def _empty(trials: Any, s: Any) -> Any:
     return trials(s) == 0
 
 
-def _opposite(c: Any) -> Any:
+def opposite(c: Any) -> Any:
     return 1 - c.y
 
 
@@ -255,7 +255,7 @@ def _binary(
         better="higher",
         bounds=(0, 1),
         undefined={family.reason: partial(_empty, family.trials)},
-        worst={"p": _opposite},
+        worst={"p": opposite},
     )
 
 
@@ -286,13 +286,13 @@ def _samples(
         f"samples_{family.name}",
         {"y": label(target, positive), "p": label(pred, positive)},
         _defined,
-        _ratio,
-        gradient=_ratio_gradient,
+        ratio_of,
+        gradient=ratio_gradient,
         samples={"y": ("x", "y")},
         better="higher",
         bounds=(0, 1),
-        undefined={"no example is defined": _no_denominator},
-        worst={"p": _opposite},
+        undefined={"no example is defined": no_denominator},
+        worst={"p": opposite},
         unit=Unit(sums=family.sums, value=partial(_of_example, family, zero)),
         note=_examples_left_out,
     )
@@ -325,7 +325,7 @@ def _build(
         return build(family, target, pred, positive, zero)
     common = {"better": "higher", "bounds": (0, 1)}
     if average is None:
-        return _matrix_metric(
+        return matrix_metric(
             family.name,
             target,
             pred,
@@ -338,7 +338,7 @@ def _build(
         if labels is None and family.kind not in ("specificity", "jaccard"):
             return _accuracy_like(name, target, pred)
         pooled = partial(micro, family.score, labels)
-        return _matrix_metric(
+        return matrix_metric(
             name,
             target,
             pred,
@@ -349,7 +349,7 @@ def _build(
             **common,
         )
     arguments = (family.score, Averaging(average, labels, zero, min_support))
-    return _matrix_metric(
+    return matrix_metric(
         name,
         target,
         pred,
@@ -678,7 +678,7 @@ def mcc(target: Source, pred: Source) -> Metric:
     >>> round(df.eval.summary(fe.mcc("gold", "pred"))["estimate"].item(), 4)
     0.5774
     """
-    return _matrix_metric(
+    return matrix_metric(
         "mcc",
         target,
         pred,
@@ -738,7 +738,7 @@ def cohen_kappa(
     if weights is None:
         if labels is not None:
             raise EvalError("labels= orders grades: say weights='linear' or 'quadratic'")
-        return _matrix_metric(
+        return matrix_metric(
             "cohen_kappa",
             target,
             pred,
@@ -748,7 +748,7 @@ def cohen_kappa(
             **common,
         )
     arguments = (labels, 1 if weights == "linear" else 2)
-    return _matrix_metric(
+    return matrix_metric(
         f"{weights}_cohen_kappa",
         target,
         pred,
@@ -787,7 +787,7 @@ def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> 
     0.75
     """
     arguments = (recall_score, Averaging("macro", least=min_support))
-    return _matrix_metric(
+    return matrix_metric(
         "balanced_accuracy",
         target,
         pred,

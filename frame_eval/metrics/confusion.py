@@ -36,7 +36,7 @@ class Confusion(NamedTuple):
     n: Array
 
 
-def _confusion(s: Any) -> Confusion:
+def confusion_of(s: Any) -> Confusion:
     matrix = np.asarray(s.n)
     return Confusion(
         np.diagonal(matrix, axis1=-2, axis2=-1),
@@ -115,13 +115,13 @@ def mcc_score(c: Confusion) -> Score:
 
 def whole(score: Callable[[Confusion], Score], s: Any) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        value: Array = score(_confusion(s)).value
+        value: Array = score(confusion_of(s)).value
     return value
 
 
 def whole_gradient(score: Callable[[Confusion], Score], s: Any) -> dict[str, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
-        result = score(_confusion(s))
+        result = score(confusion_of(s))
     return {"n": _spread(result, np.asarray(result.by_n))}
 
 
@@ -168,7 +168,7 @@ def _averaged(score: Any, average: Averaging, s: Any) -> Averaged:
 
 
 def _margins(average: Averaging, s: Any) -> Confusion:
-    return _padded(_confusion(s), len(_chosen(average.labels, s.classes[0])))
+    return _padded(confusion_of(s), len(_chosen(average.labels, s.classes[0])))
 
 
 def _occurring(average: Averaging, s: Any) -> Array:
@@ -258,7 +258,7 @@ def _padded(c: Confusion, size: int) -> Confusion:
 
 
 def micro(score: Any, labels: Any, s: Any) -> Score:
-    c = _confusion(s)
+    c = confusion_of(s)
     chosen = _chosen(labels, s.classes[0])
     size = np.asarray(chosen.sum(-1, keepdims=True))
     chosen = chosen[: c.truth.shape[-1]]
@@ -273,11 +273,11 @@ def micro(score: Any, labels: Any, s: Any) -> Score:
 
 
 def class_hits(k: int, s: Any) -> Array:
-    return _confusion(s).diagonal[..., k]
+    return confusion_of(s).diagonal[..., k]
 
 
 def class_trials(kind: str, k: int, s: Any) -> Array:
-    c = _confusion(s)
+    c = confusion_of(s)
     if kind == "precision":
         return c.predicted[..., k]
     if kind == "recall":
@@ -288,7 +288,7 @@ def class_trials(kind: str, k: int, s: Any) -> Array:
 
 
 def class_rejections(k: int, s: Any) -> Array:
-    c = _confusion(s)
+    c = confusion_of(s)
     return c.n[..., 0] - c.truth[..., k] - c.predicted[..., k] + c.diagonal[..., k]
 
 
@@ -298,7 +298,7 @@ def class_value(score: Any, k: int, s: Any) -> Array:
 
 def class_gradient(score: Any, k: int, s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
-        result: Score = score(_confusion(s))
+        result: Score = score(confusion_of(s))
     only = np.arange(result.value.shape[-1]) == k
     by = [np.where(only, part, 0.0) for part in result[1:4]]
     score_k = Score(result.value, by[0], by[1], by[2], result.by_n)
@@ -327,11 +327,11 @@ NO_LABELS = {"no class is defined": _no_class}
 
 
 def one_margin(s: Any) -> Any:
-    c = _confusion(s)
+    c = confusion_of(s)
     n = c.n[..., 0]
     return (c.truth.max(-1) == n) | (c.predicted.max(-1) == n)
 
 
 def certain_chance(s: Any) -> Any:
-    c = _confusion(s)
+    c = confusion_of(s)
     return ((c.truth == c.n) & (c.predicted == c.n)).any(-1)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frame_eval.errors import EvalError, did_you_mean, listing
-from frame_eval.metrics.confusion import _confusion
+from frame_eval.metrics.confusion import confusion_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -38,7 +38,7 @@ def _distances(classes: Sequence[Any], labels: Sequence[Any] | None, power: int)
 def _disagreement(labels: Any, power: int, s: Any) -> tuple[Array, Array, Array]:
     """Mean distance of the two columns as observed and by chance; and all distances."""
     distances = _distances(s.classes[0], labels, power)
-    c = _confusion(s)
+    c = confusion_of(s)
     n = c.n[..., 0]
     observed = (s.n * distances).sum((-2, -1)) / n
     chance = np.einsum("...i,ij,...j->...", c.truth, distances, c.predicted) / n**2
@@ -55,7 +55,7 @@ def weighted_kappa(labels: Any, power: int, s: Any) -> Array:
 def weighted_kappa_gradient(labels: Any, power: int, s: Any) -> dict[str, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         observed, chance, distances = _disagreement(labels, power, s)
-        c = _confusion(s)
+        c = confusion_of(s)
         n = c.n[..., None]
         by_truth = (c.predicted @ distances.T)[..., :, None] / n**2
         by_predicted = (c.truth @ distances)[..., None, :] / n**2

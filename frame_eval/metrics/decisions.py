@@ -9,7 +9,7 @@ from typing import Any
 
 from frame_eval.columns import Source, equal, label, rank_of_truth
 from frame_eval.errors import EvalError, listing
-from frame_eval.metrics.classification import _matrix_metric, _opposite
+from frame_eval.metrics.classification import matrix_metric, opposite
 from frame_eval.metrics.core import Better, Metric, Proportion
 from frame_eval.metrics.costs import mean_cost, mean_cost_gradient, no_cells
 from frame_eval.metrics.means import NO_ROWS
@@ -66,7 +66,7 @@ def _rate(
         better=better,
         bounds=(0, 1),
         undefined={reason: _no_trials},
-        worst={"p": _opposite},
+        worst={"p": opposite},
     )
 
 
@@ -272,7 +272,7 @@ def informedness(target: Source, pred: Source, *, positive: Any = None) -> Metri
         better="higher",
         bounds=(-1, 1),
         undefined={"no positives": _no_positives, "no negatives": _no_negatives},
-        worst={"p": _opposite},
+        worst={"p": opposite},
     )
 
 
@@ -466,7 +466,7 @@ def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], 
             raise EvalError(f"the cost of {pair!r} is {cost!r}, not a finite number")
     priced = dict(costs)
     least, most = min(0.0, *priced.values()), max(priced.values())
-    return _matrix_metric(
+    return matrix_metric(
         "expected_cost",
         target,
         pred,

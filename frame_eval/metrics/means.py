@@ -18,11 +18,11 @@ def _no_rows(s: Any) -> Any:
 NO_ROWS = {"no rows": _no_rows}
 
 
-def _mean(s: Any) -> Any:
+def mean_of(s: Any) -> Any:
     return s.x / s.n
 
 
-def _mean_gradient(s: Any) -> Any:
+def mean_gradient(s: Any) -> Any:
     return {"x": 1.0 / s.n, "n": -s.x / s.n**2}
 
 
@@ -32,7 +32,7 @@ def _x(c: Any) -> Any:
 
 def is_mean(metric: Metric) -> bool:
     """Whether the metric is a mean of values of single rows."""
-    return metric.finish is _mean
+    return metric.finish is mean_of
 
 
 def mean(column: Source, *, better: Better = None, bounds: Bounds = (None, None)) -> Metric:
@@ -73,8 +73,8 @@ def mean(column: Source, *, better: Better = None, bounds: Bounds = (None, None)
         f"mean({source_name(column)})",
         {"x": number(column)},
         _x,
-        _mean,
-        gradient=_mean_gradient,
+        mean_of,
+        gradient=mean_gradient,
         better=better,
         bounds=bounds,
         undefined=NO_ROWS,
@@ -137,11 +137,11 @@ def rate(column: Source) -> Metric:
     )
 
 
-def _ratio(s: Any) -> Any:
+def ratio_of(s: Any) -> Any:
     return s.x / s.y
 
 
-def _ratio_gradient(s: Any) -> Any:
+def ratio_gradient(s: Any) -> Any:
     return {"x": 1.0 / s.y, "y": -s.x / s.y**2}
 
 
@@ -149,7 +149,7 @@ def _xy(c: Any) -> Any:
     return {"x": c.x, "y": c.y}
 
 
-def _no_denominator(s: Any) -> Any:
+def no_denominator(s: Any) -> Any:
     return s.y == 0
 
 
@@ -185,11 +185,11 @@ def ratio(numerator: Source, denominator: Source, *, better: Better = None) -> M
         f"ratio({source_name(numerator)}/{source_name(denominator)})",
         {"x": number(numerator), "y": number(denominator)},
         _xy,
-        _ratio,
-        gradient=_ratio_gradient,
+        ratio_of,
+        gradient=ratio_gradient,
         samples={"y": ("x", "y")},
         better=better,
-        undefined={"the denominator is 0": _no_denominator},
+        undefined={"the denominator is 0": no_denominator},
     )
 
 
@@ -244,8 +244,8 @@ def mae(target: Source, pred: Source) -> Metric:
         "mae",
         {"y": number(target), "p": number(pred)},
         _absolute,
-        _mean,
-        gradient=_mean_gradient,
+        mean_of,
+        gradient=mean_gradient,
         better="lower",
         bounds=(0, None),
         undefined=NO_ROWS,
@@ -318,7 +318,7 @@ def bias(target: Source, pred: Source) -> Metric:
         "bias",
         {"y": number(target), "p": number(pred)},
         _signed,
-        _mean,
-        gradient=_mean_gradient,
+        mean_of,
+        gradient=mean_gradient,
         undefined=NO_ROWS,
     )

@@ -24,12 +24,12 @@ from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import (
     NO_ROWS,
-    _mean,
-    _mean_gradient,
-    _no_denominator,
-    _ratio,
-    _ratio_gradient,
     _xy,
+    mean_gradient,
+    mean_of,
+    no_denominator,
+    ratio_gradient,
+    ratio_of,
 )
 
 
@@ -37,7 +37,7 @@ def _squared(c: Any) -> Any:
     return {"x": (c.y - c.p) * (c.y - c.p)}
 
 
-def _opposite(c: Any) -> Any:
+def opposite(c: Any) -> Any:
     return 1.0 - c.y
 
 
@@ -75,12 +75,12 @@ def brier(target: Source, prob: Source, *, positive: Any = None) -> Metric:
         "brier",
         {"y": label(target, positive), "p": probability(prob)},
         _squared,
-        _mean,
-        gradient=_mean_gradient,
+        mean_of,
+        gradient=mean_gradient,
         better="lower",
         bounds=(0, 1),
         undefined=NO_ROWS,
-        worst={"p": _opposite},
+        worst={"p": opposite},
     )
 
 
@@ -131,8 +131,8 @@ def brier_multiclass(target: Source, probs: Mapping[Any, Source]) -> Metric:
         "brier_multiclass",
         _of_classes(target, probs),
         partial(_squared_of_classes, len(probs)),
-        _mean,
-        gradient=_mean_gradient,
+        mean_of,
+        gradient=mean_gradient,
         better="lower",
         bounds=(0, 2),
         undefined=NO_ROWS,
@@ -219,8 +219,8 @@ def log_loss(
         "log_loss",
         inputs,
         sums,
-        _mean,
-        gradient=_mean_gradient,
+        mean_of,
+        gradient=mean_gradient,
         better="lower",
         bounds=(0, None),
         undefined=NO_ROWS,
@@ -235,7 +235,7 @@ def _exp_ratio(s: Any) -> Any:
 
 def _exp_ratio_gradient(s: Any) -> Any:
     value = _exp_ratio(s)
-    return {name: value * part for name, part in _ratio_gradient(s).items()}
+    return {name: value * part for name, part in ratio_gradient(s).items()}
 
 
 def _negative_loss(s: Any) -> Any:
@@ -281,7 +281,7 @@ def perplexity(nll: Source, tokens: Source) -> Metric:
         samples={"y": ("x", "y")},
         better="lower",
         bounds=(0, None),
-        undefined={"no tokens": _no_denominator},
+        undefined={"no tokens": no_denominator},
         note=_negative_loss,
     )
 
@@ -322,11 +322,11 @@ def bits_per_byte(nll: Source, size: Source) -> Metric:
         "bits_per_byte",
         {"x": number(nll), "y": number(size)},
         _bits,
-        _ratio,
-        gradient=_ratio_gradient,
+        ratio_of,
+        gradient=ratio_gradient,
         samples={"y": ("x", "y")},
         better="lower",
         bounds=(0, None),
-        undefined={"no bytes": _no_denominator},
+        undefined={"no bytes": no_denominator},
         note=_negative_loss,
     )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from frame_eval.columns import Source, flag
 from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.core import Metric, Unit
-from frame_eval.metrics.means import NO_ROWS, _mean, _mean_gradient
+from frame_eval.metrics.means import NO_ROWS, mean_gradient, mean_of
 
 
 def _attempts(c: Any) -> Any:
@@ -72,8 +72,8 @@ def pass_at_k(correct: Source, k: int, *, short: Literal["raise", "drop"] = "rai
         f"pass@{k}",
         {"x": flag(correct)},
         _value,
-        _mean,
-        gradient=_mean_gradient,
+        mean_of,
+        gradient=mean_gradient,
         better="higher",
         bounds=(0, 1),
         undefined=NO_ROWS,

@@ -10,7 +10,18 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Crossed, Input, Slices, Source, names, slices, unwrapped
+from frame_eval.columns import (
+    By,
+    Columns,
+    Crossed,
+    Input,
+    Slices,
+    Source,
+    cluster_ways,
+    names,
+    slices,
+    unwrapped,
+)
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
@@ -187,13 +198,11 @@ def compare(
     check_option("method", method, METHODS)
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
-    ways: list[Columns | None]
     if isinstance(cluster, Crossed):
         _check_crossed(method, paired, simultaneous=simultaneous, strata=strata)
-        ways = [cluster.first, cluster.second, (*cluster.first, *cluster.second)]
-    else:
-        ways = [cluster]
-    roles, *others = (Roles.of(system, example, trial, way, weight, strata) for way in ways)
+    roles, *others = (
+        Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
+    )
     drawn = method in differences.RESAMPLING
     for metric in check_metrics(metrics):
         if method in bootstrap.KINDS:
@@ -665,7 +674,7 @@ def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None
     rows = joined(blocks, WHOLE)
     classes = ["class"] if "class" in rows.columns else []
     rows = rows.sort("__fe_slice", "__fe_metric", *classes, "__fe_b", "__fe_a")
-    system = _names_of(found.systems)
+    system = names_of(found.systems)
     rows = rows.with_columns(
         system[rows["__fe_a"].to_numpy()].alias("system"),
         system[rows["__fe_b"].to_numpy()].alias("baseline"),
@@ -675,7 +684,7 @@ def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None
     return with_keys(rows.select(kept), (found.slices, rows["__fe_slice"].to_numpy()))
 
 
-def _names_of(systems: pl.DataFrame) -> pl.Series:
+def names_of(systems: pl.DataFrame) -> pl.Series:
     """The systems as one column: their own value, or the values joined where they have several."""
     if systems.width == 1:
         return systems.to_series()

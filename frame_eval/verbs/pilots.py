@@ -16,7 +16,7 @@ from frame_eval.inference.paired import joint
 from frame_eval.inference.pilot import Pilot, pilot_of_pairs, pilot_of_rows, pilot_of_two
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
-from frame_eval.verbs.compare import Unmatched, _names_of, contrast
+from frame_eval.verbs.compare import Unmatched, contrast, names_of
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import Missing, measure
 
@@ -78,7 +78,7 @@ def pilots_of_pairs(
         blocks.append(Pilots(keys, pilot, one.present, resampled))
 
     def keyed(rows: pl.DataFrame) -> pl.DataFrame:
-        names = _names_of(found.systems)
+        names = names_of(found.systems)
         rows = rows.with_columns(
             names[rows["__fe_a"].to_numpy()].alias("system"),
             names[rows["__fe_b"].to_numpy()].alias("baseline"),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Crossed, Slices, Source, slices
+from frame_eval.columns import By, Columns, Crossed, Slices, Source, cluster_ways, slices
 from frame_eval.errors import EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
@@ -152,12 +152,7 @@ def summary(
     for metric in check_metrics(metrics):
         choose(metric, interval)
     chosen = slices(by, overall)
-    ways: list[Columns | None]
-    if not isinstance(cluster, Crossed):
-        ways = [cluster]
-    else:
-        ways = [cluster.first, cluster.second, (*cluster.first, *cluster.second)]
-    roles = [Roles.of(system, example, trial, way, weight, strata) for way in ways]
+    roles = [Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)]
     drawn = interval in bootstrap.KINDS
     if simultaneous and (drawn or interval is None):
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
