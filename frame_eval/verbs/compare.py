@@ -27,9 +27,10 @@ from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
 from frame_eval.inference import bootstrap
 from frame_eval.inference import paired as differences
+from frame_eval.inference.difference import Difference
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.margins import margins
-from frame_eval.inference.paired import METHODS, Difference, Method
+from frame_eval.inference.paired import METHODS, Method
 from frame_eval.inference.power import mde as detectable
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import Family, family_of

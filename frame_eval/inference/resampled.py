@@ -1,0 +1,167 @@
+"""Differences of two systems by drawing, exchanging, signing or ranking their units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from frame_eval.errors import EvalError
+from frame_eval.inference import bootstrap
+from frame_eval.inference.bootstrap import bootstrapped
+from frame_eval.inference.difference import Difference, Pairs
+from frame_eval.inference.linear import Linear, group_codes
+from frame_eval.inference.permutation import paired_permutation, unpaired_permutation
+from frame_eval.inference.resample import Draws
+from frame_eval.inference.urns import Kinds, kinds_of, urn
+from frame_eval.inference.wilcoxon import signed_rank
+from frame_eval.inference.wild import wild
+from frame_eval.metrics.core import Metric
+from frame_eval.metrics.means import is_mean
+from frame_eval.table import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """What is drawn for a difference: the unit of every row of the table, and the strata of units.
+
+    ``grouped`` says in which slices units are clusters.
+    """
+
+    unit: Ints
+    strata: Ints | None
+    grouped: Any
+    level: float
+    draws: Draws
+    scale: float
+    paired: bool = True
+
+    def kinds(self, metric: Metric, found: Linear) -> Kinds:
+        """The units of both systems, as what can be drawn."""
+        table = found.table
+        group = group_codes(table, 2)
+        return kinds_of(metric, table, found.totals, group, self.unit, self.strata)
+
+
+def by_bootstrap(
+    result: Difference, metric: Metric, found: Linear, kind: Any, resampling: Resampling
+) -> Difference:
+    """The difference by resampling the units of both systems: the same ones if they are paired."""
+    kinds = resampling.kinds(metric, found)
+    low, high, error, p = (np.full(len(result.value), np.nan) for _ in range(4))
+    texts, notes = (np.full(len(result.value), "", object) for _ in range(2))
+    coefficients = np.array([1.0, -resampling.scale])
+    for i in np.flatnonzero(np.isfinite(result.value)):
+        drawn = urn(kinds, [2 * int(i), 2 * int(i) + 1])
+        limits = bootstrapped(drawn, coefficients, kind, resampling.level, resampling.draws)
+        low[i], high[i], p[i] = limits.low, limits.high, limits.p_value
+        error[i], notes[i] = limits.std_error, limits.note
+        texts[i] = bootstrap.named(kind, resampling.draws, grouped=bool(resampling.grouped[i]))
+    return replace(
+        result,
+        low=low,
+        high=high,
+        std_error=error,
+        p_value=p,
+        method=texts,
+        note=notes,
+        limits=None,
+    )
+
+
+def by_permutation(
+    result: Difference, metric: Metric, found: Linear, _: Any, resampling: Resampling
+) -> Difference:
+    """The p-value by exchanging systems within units; or, unpaired, units between systems."""
+    kinds = resampling.kinds(metric, found)
+    if not resampling.paired:
+        if found.strata is not None:
+            raise EvalError("method='permutation' deals units to systems, not within strata")
+        if resampling.grouped.any():
+            _check_nested(found)
+    p = np.full(len(result.value), np.nan)
+    texts = np.full(len(result.value), "", object)
+    for i in np.flatnonzero(np.isfinite(result.value)):
+        groups = [2 * int(i), 2 * int(i) + 1]
+        if resampling.paired:
+            p[i], exact = paired_permutation(urn(kinds, groups), resampling.draws)
+        else:
+            drawn = urn(kinds, groups, together=True)
+            first = np.where(drawn.strata == 0, drawn.counts, 0)
+            p[i], exact = unpaired_permutation(drawn, first, resampling.draws)
+        kind = "cluster permutation" if resampling.grouped[i] else "permutation"
+        texts[i] = f"{kind}, {'exact' if exact else f'B={resampling.draws.resamples}'}"
+    none = np.full(len(p), np.nan)
+    blank = np.full(len(p), "", object)
+    return replace(result, low=none, high=none, p_value=p, method=texts, note=blank, limits=None)
+
+
+def by_wild(result: Difference, joint: Linear, grouped: Any, draws: Draws) -> Difference:
+    """The p-value of the null-imposed wild cluster bootstrap."""
+    influence = np.sum([sample.influence for sample in joint.samples], axis=0)
+    share = np.mean([sample.share for sample in joint.samples], axis=0)
+    p = wild(influence, share, joint.group, joint.estimate, draws.resamples, draws.seed)
+    clusters = np.bincount(joint.group, (share != 0) | (influence != 0), len(p))
+    texts = np.full(len(p), "", object)
+    for i in np.flatnonzero(np.isfinite(p)):
+        how = "exact" if 2 ** clusters[i] <= draws.resamples else f"B={draws.resamples}"
+        texts[i] = f"wild {'cluster ' if grouped[i] else ''}bootstrap, {how}"
+    none = np.full(len(p), np.nan)
+    return replace(result, low=none, high=none, p_value=p, method=texts, limits=None)
+
+
+def by_wilcoxon(
+    result: Difference, metric: Metric, both: Pairs, values: Floats, grouped: Any, level: float
+) -> Difference:
+    """Wilcoxon's signed ranks of the differences of examples, with an estimate of its own."""
+    if grouped.any() or both.a.weighted:
+        raise EvalError("method='wilcoxon' takes examples as independent and alike; use 'auto'")
+    if np.isnan(values).all() and len(values):
+        raise EvalError(f"method='wilcoxon' needs a value per example, which {metric.name!r} lacks")
+    there = np.isfinite(values)
+    # Averages of trials come with rounding, which must not break ties; single values without.
+    averaged = float(max(both.a.samples[0].size.max(initial=0), both.b.samples[0].size.max()) > 1)
+    rounding = averaged * 1e-12 * (np.abs(both.a.estimate) + np.abs(both.b.estimate))
+    found = signed_rank(
+        values[there], both.slice[there], len(result.value), level, np.nan_to_num(rounding)
+    )
+    texts = np.where(np.isfinite(found.p_value), "Wilcoxon signed rank, Hodges-Lehmann", "")
+    notes = np.full(len(result.value), "no example differs", object)
+    notes[found.n > 0] = "difference is the Hodges-Lehmann estimate"
+    notes[(found.n > 0) & np.isnan(found.low)] += "; too few examples for its limits"
+    notes[np.isnan(found.p_value)] = ""
+    return replace(
+        result,
+        value=found.estimate,
+        std_error=np.full(len(result.value), np.nan),
+        low=found.low,
+        high=found.high,
+        p_value=found.p_value,
+        method=texts.astype(object),
+        note=notes,
+        limits=None,
+    )
+
+
+def example_differences(metric: Metric, found: Linear) -> Floats:
+    """The value of system 0 less that of system 1 on every example; NaN without such values."""
+    table = found.table
+    share = metric.proportion is not None and metric.proportion.map is None
+    if not (share or is_mean(metric)):
+        return np.full(int((table.system == 0).sum()), np.nan)
+    kinds = kinds_of(metric, table, found.totals, group_codes(table, 2), table.unit, None)
+    over, under = kinds.vectors.T[:2] if share else kinds.vectors.T[1::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = over / under
+    return np.asarray(values[table.system == 0] - values[table.system == 1], float)
+
+
+def _check_nested(found: Linear) -> None:
+    table = found.table
+    both = np.intersect1d(table.unit[table.system == 0], table.unit[table.system == 1])
+    if len(both):
+        raise EvalError(
+            f"{len(both)} clusters have rows of both systems, so that they can not be dealt to one "
+            "of them; pair by example=, or use method='auto'"
+        )
