@@ -154,7 +154,7 @@ def by_wilcoxon(
 
 
 def _check_nested(sides: Sides) -> None:
-    both = np.intersect1d(*(side.table.unit for side in sides))
+    both = np.intersect1d(sides[0].table.unit, sides[1].table.unit)
     if len(both):
         raise EvalError(
             f"{len(both)} clusters have rows of both systems, so that they can not be dealt to one "
