@@ -249,7 +249,7 @@ def in_order(key: Ints) -> tuple[Ints | None, Ints]:
     if (key[1:] >= key[:-1]).all():
         return None, key
     size = int(key.max()) + 1
-    if size <= 2 * len(key):
+    if size <= 2 * len(key) + 1000:
         # Where keys are dense and distinct, each has a place of its own: no need to sort.
         place = np.full(size, -1)
         place[key] = np.arange(len(key))

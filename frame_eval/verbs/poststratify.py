@@ -326,7 +326,7 @@ def _block(
 
 
 def _assembled(blocks: list[dict[str, Any]]) -> pl.DataFrame:
-    return joined(blocks, WHOLE).sort("__fe_group", "__fe_metric", maintain_order=True)
+    return joined(blocks, WHOLE, order=("__fe_group", "__fe_metric"))
 
 
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:
