@@ -113,6 +113,8 @@ def group_codes(table: Table, systems: int) -> Ints:
 def added(group: Ints, values: Array, groups: int) -> Floats:
     """The values summed by group; ``group`` is sorted."""
     starts = np.searchsorted(group, np.arange(groups + 1))
+    if values.dtype == bool:
+        return np.diff(np.searchsorted(np.flatnonzero(values), starts)).astype(float)
     there = np.flatnonzero(np.diff(starts))
     total = np.zeros(groups)
     if len(there):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -37,7 +38,8 @@ from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
-from frame_eval.table import Ints, Table
+from frame_eval.table import Ints, Table, keyed
+from frame_eval.threads import concurrently
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
@@ -409,7 +411,7 @@ def _of_pairs(
     The table is sorted by slice and system: blocks of it put one after the other stay sorted.
     """
     slices, systems = shape
-    group = table.slice * systems + table.system
+    group = keyed(table.slice, table.system, systems)
     ends = np.searchsorted(group, np.arange(slices * systems), side="right")
     lengths = np.diff(ends, prepend=0)
 
@@ -438,7 +440,7 @@ def _matched(
     """The tables restricted to the examples that both systems have; notes on what was dropped."""
     assert found.cluster_of is not None
     size = len(found.cluster_of)
-    keys = [table.slice * size + table.unit for table in tables]
+    keys = [keyed(table.slice, table.unit, size) for table in tables]
     first, second = map(_distinct, keys)
     note: Any = ""
     if not np.array_equal(first, second):
@@ -519,7 +521,7 @@ def _examples(found: Reduced, units: Any) -> str:
 
 def _complete(tables: tuple[Table, Table], size: int) -> tuple[Table, Table]:
     """Without the examples that miss an input for one of the systems, which stay counted."""
-    keys = [table.slice * size + table.unit for table in tables]
+    keys = [keyed(table.slice, table.unit, size) for table in tables]
     lost = np.concatenate([k[t.missing > 0] for k, t in zip(keys, tables, strict=True)])
     if not len(lost):
         return tables
@@ -528,7 +530,7 @@ def _complete(tables: tuple[Table, Table], size: int) -> tuple[Table, Table]:
 
 
 def _check_weights(tables: tuple[Table, Table], found: Reduced, size: int) -> None:
-    every = [table.slice * size + table.unit for table in tables]
+    every = [keyed(table.slice, table.unit, size) for table in tables]
     keys, place = np.unique(np.concatenate(every), return_inverse=True)
     sides = [
         np.bincount(at, table.sums[:, 0], len(keys))
@@ -555,7 +557,9 @@ def _contrasts(
     slices = len(pairs) * found.shape[0]
 
     def sides(metric: Metric, of: tuple[Table, Table]) -> Sides:
-        return linear(metric, of[0], slices, 1), linear(metric, of[1], slices, 1)
+        tasks = [partial(linear, metric, table, slices, 1) for table in of]
+        a, b = concurrently(tasks, len(of[0].rows))
+        return a, b
 
     prevalence = {
         _only_input(metric).key: sides(metric, of)
