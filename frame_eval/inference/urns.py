@@ -190,7 +190,7 @@ class Additive(Urn):
 
         Its units have one numerator and one denominator, so that many more of them are alike.
         """
-        if self.finish is not _ratio or len(self.shape) != 2 or self.shape[0] != len(coefficients):
+        if self.finish is not _ratio or len(self.shape) != 2 or len(coefficients) == 1:
             return self, coefficients
         over, under = np.moveaxis(self.matrix.reshape(len(self.counts), *self.shape), -1, 0)
         if (under != under[:, :1]).any():
