@@ -129,8 +129,7 @@ class Urn:
 
     def replicates(self, draws: Draws) -> Floats:
         """The statistic of every group (columns) in every resample (rows)."""
-        blocks = draws.weights(self.counts, self.strata)
-        return np.concatenate([self.value(weights) for weights in blocks])
+        return np.concatenate(draws.each(self.value, self.counts, self.strata))
 
     def jackknife(self) -> Floats:
         """The statistic of every group (columns) without one unit of each kind (rows)."""
