@@ -20,6 +20,8 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.means import is_mean
 from frame_eval.table import Floats, Ints, Table, numbered, packed
 
+_LONGEST = 8  # neighbouring cells that are made one
+
 
 @dataclass(frozen=True)
 class Kinds:
@@ -162,8 +164,7 @@ class Urn:
 
     def replicates(self, draws: Draws) -> Floats:
         """The statistic of every group (columns) in every resample (rows)."""
-        blocks = draws.weights(self.counts, self.strata)
-        return np.concatenate([self.value(weights) for weights in blocks])
+        return np.concatenate(draws.each(self.value, self.counts, self.strata))
 
     def jackknife(self) -> Floats:
         """The statistic of every group (columns) without one unit of each kind (rows)."""
@@ -223,7 +224,7 @@ class Additive(Urn):
 
         Its units have one numerator and one denominator, so that many more of them are alike.
         """
-        if self.finish is not _ratio or len(self.shape) != 2 or self.shape[0] != len(coefficients):
+        if self.finish is not _ratio or len(self.shape) != 2 or len(coefficients) == 1:
             return self, coefficients
         over, under = np.moveaxis(self.matrix.reshape(len(self.counts), *self.shape), -1, 0)
         if (under != under[:, :1]).any():
@@ -274,6 +275,8 @@ class Ranked(Urn):
     """Sums over many ordered cells: weights are carried to the sorted cells, without a sort."""
 
     def __init__(self, kinds: Kinds, part: Ints, parts: int) -> None:
+        if kinds.unit is None:
+            kinds, part = _in_order_of_cells(kinds, part)
         self.kinds, self.part = kinds, part
         unit, self.counts, self.strata = _units(kinds)
         self.parts = []
@@ -336,6 +339,39 @@ class Ranked(Urn):
         )
         doubled = Ranked(both, np.concatenate([part, 1 - part]), 2)
         return lambda swaps: doubled.value(np.hstack([self.counts - swaps, swaps]))
+
+
+def _in_order_of_cells(kinds: Kinds, part: Ints) -> tuple[Kinds, Ints]:
+    """Single rows in the order of parts and cells; like ones of neighbouring cells made one kind.
+
+    That is where the metric allows it, and where cells have rows of one kind only.
+    """
+    order = np.lexsort((kinds.cell, part))
+    part, cell, vectors = part[order], kinds.cell[order], kinds.vectors[order]
+    stratum = None if kinds.stratum is None else kinds.stratum[order]
+    new = np.ones(len(order), bool)
+    if kinds.metric.runs:
+        same = (part[1:] == part[:-1]) & (vectors[1:] == vectors[:-1]).all(1)
+        if stratum is not None:
+            same &= stratum[1:] == stratum[:-1]
+        mixed = np.zeros(len(order) + 1, bool)
+        mixed[1:-1] = (part[1:] == part[:-1]) & (cell[1:] == cell[:-1])
+        mixed = mixed[1:] | mixed[:-1]
+        new[1:] = ~same | mixed[1:] | mixed[:-1]
+        first = np.flatnonzero(new)
+        at = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+        # Kinds of few sizes are drawn faster.
+        new |= at % _LONGEST == 0
+    starts = np.flatnonzero(new)
+    merged = replace(
+        kinds,
+        group=kinds.group[order][starts],
+        cell=cell[starts],
+        vectors=vectors[starts],
+        counts=np.add.reduceat(kinds.counts[order], starts),
+        stratum=None if stratum is None else stratum[starts],
+    )
+    return merged, part[starts]
 
 
 class _Drawn(Sums):

@@ -95,6 +95,9 @@ class Metric:
         Whether the (single) cell key is ordered and has many values, as scores have: ``finish``
         then sees one slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do
         not read it.
+    runs
+        Whether neighbouring ordered cells may be made one where they hold rows of one and the same
+        kind (as under a ROC curve, a straight line): resamples are then of fewer cells.
     proportion
         Hits and trials, where the metric is a share of rows: it then gets proportion intervals.
     gradient
@@ -159,6 +162,7 @@ class Metric:
     finish: Finish
     cells: tuple[str, ...] = field(default=(), kw_only=True)
     ordered: bool = field(default=False, kw_only=True)
+    runs: bool = field(default=False, kw_only=True)
     proportion: Proportion | None = field(default=None, kw_only=True)
     gradient: Finish | None = field(default=None, kw_only=True)
     samples: Mapping[str, tuple[str, ...]] | None = field(default=None, kw_only=True)

@@ -126,6 +126,7 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
         scores,
         positive,
         _auc,
+        runs=True,
         gradient=_auc_gradient,
         samples=SIDES,
         undefined=ONE_CLASS,
@@ -199,6 +200,7 @@ def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
         scores,
         positive,
         _gini,
+        runs=True,
         bounds=(-1, 1),
         gradient=_gini_gradient,
         samples=SIDES,
@@ -444,6 +446,7 @@ def partial_auc(
         scores,
         positive,
         partial(_partial, max_fpr, standardized),
+        runs=True,
         gradient=partial(_partial_gradient, max_fpr, standardized),
         samples=SIDES,
         undefined=ONE_CLASS,
@@ -491,7 +494,7 @@ def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.ks("y", "score"))["estimate"].item()
     0.5
     """
-    return _of_scores("ks", target, scores, positive, _ks, undefined=ONE_CLASS, **ROUGH)
+    return _of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
 
 
 def _points(s: Any) -> tuple[Any, Any]:

@@ -62,10 +62,10 @@ def coded(
     frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        having = [frame for frame in frames if set(columns) <= set(frame.columns)]
-        parts = [frame[list(columns)] for frame in having if columns]
-        whole = pl.concat(parts) if parts else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
-        return codes(whole, columns if parts else ())
+        having = [frame for frame in frames if columns and set(columns) <= set(frame.columns)]
+        if not having:
+            return np.zeros(lengths[-1], np.int64), _ONE
+        return codes(pl.concat([frame[list(columns)] for frame in having]), columns)
 
     # Without a cluster the example is the unit already.
     of_examples = prepared.examples if prepared.roles.cluster else prepared.units
@@ -360,6 +360,7 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
     return stacked(tables)
 
 
+_ONE = pl.DataFrame({"__fe_one": [0]})  # the values of no key
 _FEW = 16  # texts that are compared faster than hashed
 _MANY = 1000  # texts that an Enum finds faster than a join
 
@@ -396,7 +397,7 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
 def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
     """Positions of the rows among the distinct, sorted values of some columns, and those values."""
     if not columns:
-        return np.zeros(frame.height, np.int64), pl.DataFrame({"__fe_one": [0]})
+        return np.zeros(frame.height, np.int64), _ONE
     keys = frame[list(columns)]
     # -0.0 and 0.0 are one group: it is called 0.0 whichever came first.
     floats = {name: dtype for name, dtype in keys.schema.items() if dtype.is_float()}
