@@ -54,7 +54,12 @@ class Table:
 
     def runs(self, starts: Ints, stops: Ints) -> Table:
         """The rows from each start to its stop, one run after the other."""
-        bounds = list(zip(starts.tolist(), stops.tolist(), strict=True))
+        bounds = [
+            (a, b) for a, b in zip(starts.tolist(), stops.tolist(), strict=True) if a < b
+        ] or [(0, 0)]
+        if len(bounds) == 1:
+            (a, b) = bounds[0]
+            return self._picked(lambda values: values[a:b])
         return self._picked(lambda values: np.concatenate([values[a:b] for a, b in bounds]))
 
     def _picked(self, pick: Any) -> Table:
@@ -264,7 +269,7 @@ def in_order(key: Ints) -> tuple[Ints | None, Ints]:
     if (key[1:] >= key[:-1]).all():
         return None, key
     size = int(key.max()) + 1
-    if size <= 2 * len(key):
+    if size <= 2 * len(key) + 1000:
         # Where keys are dense and distinct, each has a place of its own: no need to sort.
         place = np.full(size, -1)
         place[key] = np.arange(len(key))

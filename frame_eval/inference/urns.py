@@ -39,6 +39,18 @@ class Kinds:
     counts: Ints
     stratum: Ints | None = None
 
+    def take(self, rows: Ints) -> Kinds:
+        """Some of the rows."""
+        return replace(
+            self,
+            group=self.group[rows],
+            unit=None if self.unit is None else self.unit[rows],
+            cell=self.cell[rows],
+            vectors=self.vectors[rows],
+            counts=self.counts[rows],
+            stratum=None if self.stratum is None else self.stratum[rows],
+        )
+
 
 def kinds_of(
     metric: Metric, table: Table, totals: Totals, group: Ints, unit: Ints, strata: Ints | None
@@ -77,6 +89,27 @@ def kinds_of(
         counts,
         None if strata is None else strata[unit[chosen]],
     )
+
+
+def interleaved(first: Kinds, second: Kinds) -> Kinds:
+    """What can be drawn of two tables together: groups i become 2 i and 2 i + 1."""
+
+    def join(x: Any, y: Any) -> Any:
+        return None if x is None or y is None else np.concatenate([x, y])
+
+    group = np.concatenate([2 * first.group, 2 * second.group + 1])
+    both = replace(
+        first,
+        group=group,
+        unit=join(first.unit, second.unit),
+        cell=join(first.cell, second.cell),
+        vectors=join(first.vectors, second.vectors),
+        counts=join(first.counts, second.counts),
+        stratum=join(first.stratum, second.stratum),
+    )
+    if (group[1:] >= group[:-1]).all():
+        return both
+    return both.take(np.argsort(group, kind="stable"))
 
 
 def _flat(table: Table) -> Ints:
@@ -366,17 +399,7 @@ def urn(kinds: Kinds, groups: Sequence[int], *, together: bool = False, merged: 
     spans = [np.searchsorted(kinds.group, [group, group + 1]) for group in groups]
     rows = np.concatenate([np.arange(a, b) for a, b in spans])
     part = np.repeat(np.arange(len(groups)), [b - a for a, b in spans])
-    chosen = Kinds(
-        kinds.metric,
-        kinds.group[rows],
-        None if kinds.unit is None else kinds.unit[rows],
-        kinds.cell[rows],
-        kinds.classes,
-        kinds.names,
-        kinds.vectors[rows],
-        kinds.counts[rows],
-        None if kinds.stratum is None else kinds.stratum[rows],
-    )
+    chosen = kinds if len(rows) == len(kinds.group) else kinds.take(rows)
     parts = len(groups)
     if together:
         part, parts = np.zeros_like(part), 1

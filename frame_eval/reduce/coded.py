@@ -61,7 +61,7 @@ def coded(
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
         having = [frame for frame in frames if set(columns) <= set(frame.columns)]
-        parts = [frame.select(columns) for frame in having if columns]
+        parts = [frame[list(columns)] for frame in having if columns]
         whole = pl.concat(parts) if parts else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
         return codes(whole, columns if parts else ())
 
@@ -164,12 +164,14 @@ def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:
 
 def _renamed(frame: pl.DataFrame, columns: dict[str, str], dtypes: Any) -> pl.DataFrame:
     """Key values under their own names, categories restored."""
-    named = frame.select(pl.col(private).alias(name) for name, private in columns.items())
-    return named.with_columns(
-        pl.col(name).cast(nw.Schema({name: dtypes[name]}).to_polars()[name])
-        for name in columns
-        if dtypes[name] == nw.Categorical or isinstance(dtypes[name], nw.Enum)
-    )
+    named = [_typed(frame[private].alias(name), dtypes[name]) for name, private in columns.items()]
+    return pl.DataFrame(named)
+
+
+def _typed(values: pl.Series, dtype: Any) -> pl.Series:
+    if dtype == nw.Categorical or isinstance(dtype, nw.Enum):
+        return values.cast(nw.Schema({values.name: dtype}).to_polars()[values.name])
+    return values
 
 
 def _slice_members(prepared: Prepared, together: Any) -> tuple[list[Ints], pl.DataFrame, int]:
@@ -224,7 +226,7 @@ def _table(
     frame, (system, unit, stratum) = found.frame, key
 
     def floats(columns: Sequence[str]) -> Floats:
-        return np.stack([frame[c].cast(pl.Float64).fill_null(0.0).to_numpy() for c in columns], -1)
+        return np.stack([_floats(frame[name]) for name in columns], -1)
 
     rows = frame[places.rows].cast(pl.Float64).to_numpy()
     total = frame["__fe_len"].cast(pl.Float64).to_numpy()
@@ -270,12 +272,18 @@ def _table(
     return replace(table.emptied(outside), missing=np.where(outside, total, missing))
 
 
+def _floats(values: pl.Series) -> Floats:
+    """Sums as numbers, those of no row as 0."""
+    numbers = values.cast(pl.Float64)
+    return (numbers.fill_null(0.0) if numbers.null_count() else numbers).to_numpy()
+
+
 def _moments(frame: pl.DataFrame, places: Places, rows: Floats) -> Floats:
     size = len(places.names)
     moments = np.zeros((frame.height, size, size))
     given = places.moments or {}
     for (a, b), name in given.items():
-        moments[:, a, b] = frame[name].cast(pl.Float64).fill_null(0.0).to_numpy() * rows
+        moments[:, a, b] = _floats(frame[name]) * rows
     for a, b in given:
         if a != b:
             cross = 0.5 * (moments[:, a, b] - moments[:, a, a] - moments[:, b, b])
@@ -343,13 +351,14 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
     """Positions of the rows among the distinct, sorted values of some columns, and those values."""
     if not columns:
         return np.zeros(frame.height, np.int64), pl.DataFrame({"__fe_one": [0]})
-    keys = frame.select(columns)
+    keys = frame[list(columns)]
     # -0.0 and 0.0 are one group: it is called 0.0 whichever came first.
     floats = {name: dtype for name, dtype in keys.schema.items() if dtype.is_float()}
-    keys = keys.with_columns(
-        pl.when(pl.col(name) == 0).then(pl.lit(0.0, dtype)).otherwise(pl.col(name)).alias(name)
-        for name, dtype in floats.items()
-    )
+    if floats:
+        keys = keys.with_columns(
+            pl.when(pl.col(name) == 0).then(pl.lit(0.0, dtype)).otherwise(pl.col(name)).alias(name)
+            for name, dtype in floats.items()
+        )
     if keys.width == 1 and keys.dtypes[0].is_integer() and not keys[columns[0]].null_count():
         dense = _dense_codes(keys[columns[0]])
         if dense is not None:

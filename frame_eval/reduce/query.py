@@ -164,8 +164,8 @@ def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any], alone: bo
     elif keys:
         result = collect(frame.group_by(keys).agg(*totals))
     else:
-        result = collect(frame.select(*totals)).filter(pl.col("__fe_len") > 0)
-    if not result.height:
+        result = collect(frame.select(*totals))
+    if not result.height or (not keys and not result["__fe_len"].item()):
         raise EvalError("the frame is empty: there is no row to evaluate")
     return result
 
