@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -149,7 +149,7 @@ class Part:
     ``edges[i + 1]``; groups without a cell do not appear. ``starts`` has the first row of every
     cell, and the number of rows; it is None where every row is a cell. ``given`` says what rows
     contribute to a sum but ``"n"``, without their weight, and ``score`` the scores of rows.
-    Without ``units`` each row is one.
+    Without ``units`` each row is one. ``totals`` are those that have been asked for.
     """
 
     names: tuple[str, ...]
@@ -160,6 +160,8 @@ class Part:
     score: Callable[[Any], Floats]
     weight: Floats | None
     units: Units | None
+
+    totals: dict[Any, Any] = field(default_factory=dict)
 
     def rows(self, cells: slice) -> slice:
         """The rows of some cells."""

@@ -23,7 +23,7 @@ class Group:
         self.position = position
         self.span = slice(int(part.edges[position]), int(part.edges[position + 1]))
         self.spans = part.blocks(self.span, BLOCK)
-        self._totals: dict[object, tuple[Term, Floats]] = {}
+        self._known: dict[Any, Any] = {}
 
     @property
     def rows(self) -> slice:
@@ -71,11 +71,24 @@ class Group:
 
     def totals(self, term: Term) -> Floats:
         """The sum of a term over the cells of every block."""
-        key = id(term) if isinstance(term, np.ndarray) else term
-        if key not in self._totals:
-            found = np.array([block.by_cell(term).sum() for block in self.blocks])
-            self._totals[key] = term, found
-        return self._totals[key][1]
+        if isinstance(term, str):
+            # The same for all metrics of these cells.
+            known, key = self.part.totals, (self.position, term)
+        else:
+            known, key = self._known, id(term)
+        if key not in known:
+            found = np.array([block.by_cell(term).sum(-1) for block in self.blocks])
+            known[key] = found, term  # a term that is kept keeps its id
+        total: Floats = known[key][0]
+        return total
+
+    def dot(self, left: Term, right: Term) -> Any:
+        """The sum of a product of terms over all cells."""
+        key = id(left), id(right)
+        if key not in self._known:
+            found = self.added(lambda c: np.einsum("k,k->", c.by_cell(left), c.by_cell(right)))
+            self._known[key] = found, left, right
+        return self._known[key][0]
 
 
 class _Cells(Sums):
@@ -108,7 +121,7 @@ class _Cells(Sums):
         return self._group.totals(term).sum()
 
     def dot(self, left: Term, right: Term) -> Any:
-        return self._group.added(lambda c: np.einsum("k,k->", c.by_cell(left), c.by_cell(right)))
+        return self._group.dot(left, right)
 
 
 class _Whole(_Cells):
@@ -136,13 +149,13 @@ class Block(_Cells):
     def from_bottom(self, term: Term) -> Array:
         found = super().from_bottom(term)
         if self._number > 0:
-            found += self._group.totals(term)[: self._number].sum()
+            found += self._group.totals(term)[: self._number].sum(0)[..., None]
         return found
 
     def from_top(self, term: Term) -> Array:
         found = super().from_top(term)
         if self._number < len(self._group.spans) - 1:
-            found += self._group.totals(term)[self._number + 1 :].sum()
+            found += self._group.totals(term)[self._number + 1 :].sum(0)[..., None]
         return found
 
 

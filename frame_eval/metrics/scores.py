@@ -17,18 +17,18 @@ def sides(c: Any) -> Any:
     return {"pos": c.y, "neg": 1 - c.y}
 
 
-def _lower(c: Any) -> Any:
+def _negatives_below(c: Any) -> Any:
     """How many negatives have a lower score, and half of those with the same."""
     return c.from_bottom("neg") - c.neg / 2
 
 
-def _lower_positives(c: Any) -> Any:
+def _positives_below(c: Any) -> Any:
     return c.from_bottom("pos") - c.pos / 2
 
 
 def _auc(s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return s.dot("pos", _lower) / (s.total("pos") * s.total("neg"))
+        return s.dot("pos", _negatives_below) / (s.total("pos") * s.total("neg"))
 
 
 def _auc_gradient(s: Any) -> Any:
@@ -36,10 +36,10 @@ def _auc_gradient(s: Any) -> Any:
     positives, negatives, auc = (x[..., None] for x in (s.total("pos"), s.total("neg"), _auc(s)))
     pairs = negatives * positives
     with np.errstate(divide="ignore", invalid="ignore"):
-        centres = auc / positives, (1 - auc) / negatives
+        of_positives, of_negatives = auc / positives, (1 - auc) / negatives
     return {
-        "pos": lambda c: _lower(c) / pairs - centres[0],
-        "neg": lambda c: centres[1] - _lower_positives(c) / pairs,
+        "pos": lambda c: _negatives_below(c) / pairs - of_positives,
+        "neg": lambda c: of_negatives - _positives_below(c) / pairs,
     }
 
 
@@ -231,34 +231,31 @@ def _ap(s: Any) -> Any:
         return s.dot("pos", _precision) / s.total("pos")
 
 
-def _gain(c: Any) -> Any:
-    """How much the precision of the positives in a cell gains with a positive above."""
-    return over(c.pos, c.by_cell(_flagged)) * (1 - c.by_cell(_precision))
-
-
-def _loss(c: Any) -> Any:
-    """How much it loses with a negative above."""
-    return over(c.pos, c.by_cell(_flagged)) * c.by_cell(_precision)
+def _moves(c: Any) -> Any:
+    """How the precisions of the positives in a cell move with a positive above, and a negative."""
+    each, precision = over(c.pos, c.by_cell(_flagged)), c.by_cell(_precision)
+    return np.stack([each * (1 - precision), -each * precision])
 
 
 def _ap_gradient(s: Any) -> Any:
     """A row changes its own precision and that of all positives at or below its score."""
     positives, ap = s.total("pos")[..., None], _ap(s)[..., None]
+
+    def below(c: Any) -> Any:
+        return c.from_bottom(_moves)
+
     return {
-        "pos": lambda c: (c.by_cell(_precision) + c.from_bottom(_gain) - ap) / positives,
-        "neg": lambda c: c.from_bottom(_loss) / -positives,
+        "pos": lambda c: (c.by_cell(_precision) - ap + c.by_cell(below)[0]) / positives,
+        "neg": lambda c: c.by_cell(below)[1] / positives,
     }
 
 
 def _restated(prevalence: float, s: Any) -> Any:
     """The sums as if positives were that share of the rows."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Sums(
-            {
-                "pos": s.pos * (prevalence / s.total("pos")[..., None]),
-                "neg": s.neg * ((1 - prevalence) / s.total("neg")[..., None]),
-            }
-        )
+        pos = s.pos * (prevalence / s.total("pos")[..., None])
+        neg = s.neg * ((1 - prevalence) / s.total("neg")[..., None])
+    return Sums({"pos": pos, "neg": neg})
 
 
 def _ap_at(prevalence: float, s: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.errors import EvalError
@@ -17,7 +18,7 @@ from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.coded import codes
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
-from frame_eval.reduce.keys import Field, Packed, Score, position, whole
+from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.table import Floats, Ints, Part, Ranked, Units, numbered
 
@@ -170,6 +171,7 @@ class Order:
             fields.append(whole(place, len(self.groups)))
         self.missing = code[inside], scored.missing[inside]
         self.packed = Packed(self.length, fields)
+        self.parts: dict[Any, Part] = {}
 
     def _bits(self, names: Sequence[str]) -> list[tuple[Field, int]]:
         """The inputs of 0 and 1, and the unit if there is one."""
@@ -207,8 +209,15 @@ class Order:
         return self.score.decoded(self.packed.field(self.above, rows))
 
     def part(self, metric: Metric) -> Part:
-        """The cells of a metric of these rows."""
-        of_kinds = self._contributions(metric)
+        """The cells of a metric of these rows; metrics of the same sums share them."""
+        inputs = ((name, given.key) for name, given in metric.made.items())
+        key = metric.sums, *inputs
+        if key not in self.parts:
+            self.parts[key] = self._part(metric)
+        return self.parts[key]
+
+    def _part(self, metric: Metric) -> Part:
+        by_row = self._contributions(metric)
         there = self.counts > 0
         edges = np.concatenate([[0], np.cumsum(self.counts)[there]])
         units = None
@@ -219,26 +228,30 @@ class Order:
                 self._unit,
             )
         return Part(
-            ("n", *of_kinds),
+            ("n", *by_row),
             self.groups[there],
             edges if self.starts is None else np.searchsorted(self.starts, edges),
             self.starts,
-            lambda name, rows: of_kinds[name][self._kind(rows)],
+            lambda name, rows: by_row[name][rows].astype(np.float64),
             self._score,
             self.weight,
             units,
         )
 
-    def _kind(self, rows: slice) -> Ints:
-        """The kinds of rows: patterns of bits, or where they were."""
+    def _by_row(self, of_kinds: Floats) -> npt.NDArray[Any]:
+        """The values of rows from those of their kinds: patterns of bits, or positions."""
         bits = self.scored.bits
         if bits is None:
-            return self._position(rows)
-        pattern = self.packed.low[rows] & np.uint64((1 << len(bits)) - 1)
-        return pattern.view(np.int64)
+            return of_kinds[self._position(slice(None))]
+        small = of_kinds.astype(np.int8)
+        kinds = small if np.array_equal(small, of_kinds) else of_kinds
+        found, mask = np.empty(self.length, kinds.dtype), np.uint64((1 << len(bits)) - 1)
+        for part in blocks(self.length):
+            found[part] = kinds[(self.packed.low[part] & mask).view(np.int64)]
+        return found
 
-    def _contributions(self, metric: Metric) -> dict[str, Floats]:
-        """What every kind of rows adds to the sums of a metric, without a weight."""
+    def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:
+        """What every row adds to the sums of a metric, without its weight."""
         scored = self.scored
         if scored.bits is None:
             kinds = scored.rows[self.chosen]
@@ -258,4 +271,6 @@ class Order:
         made = nw.from_native(kinds).with_columns(
             **{f"__fe_c_{name}": value for name, value in asked.items()}
         )
-        return {name: made[f"__fe_c_{name}"].cast(nw.Float64).to_numpy() for name in asked}
+        return {
+            name: self._by_row(made[f"__fe_c_{name}"].cast(nw.Float64).to_numpy()) for name in asked
+        }
