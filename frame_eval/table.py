@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -132,81 +133,103 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Entries:
-    """The rows behind ordered cells, where not all rows of a cell are alike.
+class Units:
+    """The units of ranked rows, group after group.
 
-    ``plain`` are the contributions of a row to each sum but ``n``, without its weight. Without
-    ``cell`` every row is a cell of its own. ``unit`` is the position of a row's unit among
-    ``units``, the groups and codes of them all in order.
+    The codes of those of group i are ``code[edges[i]:edges[i + 1]]``; ``number`` says of some rows
+    which of their group's each belongs to.
     """
 
-    cell: Ints | None
-    unit: Ints | None
-    units: tuple[Ints, Ints] | None
-    weight: Floats | None
-    plain: tuple[Floats, ...]
+    edges: Ints
+    code: Ints
+    number: Callable[[slice], Ints]
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """Sums of one metric over ordered cells, in the order of group (slice and system) and cell.
+class Part:
+    """Rows in the order of group (slice and system) and score; those of one score are a cell.
 
-    The cells of ``groups[i]`` are those from ``edges[i]`` to ``edges[i + 1]``; groups without a
-    cell do not appear, but have their count in ``missing``. ``sums`` has an array for each of the
-    names, ``scores`` gives what is common to the rows of each cell. Without ``entries`` each row is
-    a unit of its own, and the sums are counts.
+    ``names`` are those of the sums. The cells of ``groups[i]`` are those from ``edges[i]`` to
+    ``edges[i + 1]``; groups without a cell do not appear. ``starts`` has the first row of every
+    cell, and the number of rows; it is None where every row is a cell. ``given`` says what rows
+    contribute to a sum but ``"n"``, without their weight, and ``score`` the scores of rows.
+    Without ``units`` each row is one. ``totals`` are those that have been asked for.
     """
 
     names: tuple[str, ...]
     groups: Ints
     edges: Ints
-    sums: tuple[Floats, ...]
-    rows: Floats
-    scores: Callable[[], Floats]
-    missing: Floats
-    entries: Entries | None
+    starts: Ints | None
+    given: Callable[[str, slice], Floats]
+    score: Callable[[Any], Floats]
+    weight: Floats | None
+    units: Units | None
 
-    @cached_property
-    def by_cell(self) -> Floats:
-        """The scores of the cells, made once."""
-        return self.scores()
+    totals: dict[Any, Any] = field(default_factory=dict)
 
-    @staticmethod
-    def stacked(parts: Sequence[Ranked]) -> Ranked:
-        """The cells of different groups one after the other."""
-        first, join = parts[0], np.concatenate
-        shift = np.cumsum([0, *(len(part.rows) for part in parts)])
-        entries = None
-        if first.entries is not None:
-            found = [part.entries for part in parts if part.entries is not None]
-            whole = [
-                np.arange(len(p.rows)) if p.entries.cell is None else p.entries.cell
-                for p in parts
-                if p.entries is not None
-            ]
-            moved = [cell + by for cell, by in zip(whole, shift, strict=False)]
-            units = [e.units for e in found if e.units is not None]
-            before = np.cumsum([0, *(len(code) for _, code in units)])
-            places = [e.unit for e in found if e.unit is not None]
-            unit = [place + by for place, by in zip(places, before, strict=False)]
-            weight = [e.weight for e in found if e.weight is not None]
-            entries = Entries(
-                join(moved),
-                join(unit) if unit else None,
-                (join([g for g, _ in units]), join([u for _, u in units])) if units else None,
-                join(weight) if weight else None,
-                tuple(map(join, zip(*(e.plain for e in found), strict=True))),
+    def rows(self, cells: slice) -> slice:
+        """The rows of some cells."""
+        if self.starts is None:
+            return cells
+        return slice(int(self.starts[cells.start]), int(self.starts[cells.stop]))
+
+    def plain(self, name: str, rows: slice) -> Floats:
+        """What rows contribute to a sum, without their weight; ``"rows"`` counts them too."""
+        if name in ("n", "rows"):
+            return np.broadcast_to(1.0, rows.stop - rows.start)
+        return self.given(name, rows)
+
+    def sums(self, name: str, cells: slice) -> Floats:
+        """A sum at some cells."""
+        rows = self.rows(cells)
+        values = self.plain(name, rows)
+        if self.weight is not None and name != "rows":
+            values = values * self.weight[rows]
+        if self.starts is None:
+            return values
+        return np.add.reduceat(values, self.starts[cells] - rows.start)
+
+    def by_row(self, values: Floats, cells: slice) -> Floats:
+        """What some cells have, for each of their rows."""
+        if self.starts is None:
+            return values
+        return np.repeat(values, np.diff(self.starts[cells.start : cells.stop + 1]))
+
+    def blocks(self, cells: slice, size: int) -> list[slice]:
+        """Some cells in pieces of whole cells, of about so many rows each."""
+        starts = np.arange(cells.start, cells.stop, size)
+        if self.starts is not None:
+            rows = self.rows(cells)
+            at = np.searchsorted(
+                self.starts[cells], np.arange(rows.start, rows.stop, size), side="right"
             )
-        return Ranked(
-            first.names,
-            join([part.groups for part in parts]),
-            join([[0], *(p.edges[1:] + by for p, by in zip(parts, shift, strict=False))]),
-            tuple(map(join, zip(*(part.sums for part in parts), strict=True))),
-            join([part.rows for part in parts]),
-            lambda: join([part.scores() for part in parts]),
-            np.sum([part.missing for part in parts], axis=0),
-            entries,
-        )
+            starts = np.unique(at - 1) + cells.start
+        bounds = [*starts.tolist(), cells.stop]
+        return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Sums of one metric over ordered cells, a part for each grouping set of the slices.
+
+    ``missing`` counts the rows that were left out, for every group. With ``alike`` each row is a
+    unit of its own, and the sums are counts.
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[Part, ...]
+    missing: Floats
+    alike: bool
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return any(part.weight is not None for part in self.parts)
+
+    @property
+    def singles(self) -> bool:
+        """Whether each row is a unit of its own."""
+        return all(part.units is None for part in self.parts)
 
 
 def _taken(values: Any, index: Ints) -> Any:

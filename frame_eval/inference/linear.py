@@ -307,7 +307,7 @@ def _gradient(metric: Metric, totals: Totals, sums: Sums) -> Floats:
     shape = np.asarray(sums.n).shape
     if metric.gradient is None:
         return central_differences(metric.finish, totals.names, sums, metric.cells)
-    given = metric.gradient(sums)
+    given = metric.slopes(sums)
     zero = np.zeros(shape)
     return np.stack([np.broadcast_to(given.get(name, zero), shape) for name in totals.names], -1)
 

@@ -316,7 +316,7 @@ class Ranked(Urn):
                 names = self.kinds.names
                 slopes = central_differences(metric.finish, names, sums, metric.cells)[0].T
             else:
-                given = metric.gradient(sums)
+                given = metric.slopes(sums)
                 zero = np.zeros((1, len(cell)))
                 slopes = np.stack([given.get(name, zero)[0] for name in self.kinds.names])
             lengths = np.diff(np.append(starts, len(unit)))
