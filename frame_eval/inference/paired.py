@@ -218,7 +218,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
             Sample(
                 influence,
                 influence**2,
-                by_cluster(of_a.share + of_b.share) / 2,
+                by_cluster(np.nan_to_num(of_a.share) + np.nan_to_num(of_b.share)) / 2,
                 rows,
                 (rows > 0).astype(float),
                 np.where(repeated, np.maximum(within, 0), 0),
