@@ -33,8 +33,9 @@ Kind: TypeAlias = Literal[
     "truth",
     "rank",
     "class",
+    "top",
 ]
-NUMERIC = ("number", "flag", "score", "probability", "bin", "total")
+NUMERIC = ("number", "flag", "score", "probability", "bin", "total", "top")
 OF_A_CLASS = ("truth", "rank", "class")
 # How far from 1 the probabilities of a row may sum: single precision, or rounded to four digits.
 TOTAL_ERROR = 1e-3
@@ -53,8 +54,8 @@ class Input:
 
     Of a label and ``others``, one column for each of the ``classes``: ``truth`` is the
     probability of the row's class, ``rank`` the number of classes that score as high as it or
-    higher. ``total`` is the sum of such columns, which has to be 1. ``class`` is the position of a
-    label among the ``classes``.
+    higher. ``total`` is the sum of such columns, which has to be 1, ``top`` the largest of them.
+    ``class`` is the position of a label among the ``classes``.
     """
 
     kind: Kind
@@ -99,7 +100,8 @@ class Input:
             if self.others:
                 scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
             return _of_truth(ns, exprs[0], classes, scores, rank=self.kind == "rank")
-        value = summed([_float(ns, *pair) for pair in zip(exprs, types, strict=True)])
+        values = [_float(ns, *pair) for pair in zip(exprs, types, strict=True)]
+        value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
         if self.bins is not None:
             return _bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
@@ -248,6 +250,16 @@ def total(columns: Iterable[Source]) -> Input:
     """
     first, *others = columns
     return Input("total", first, others=tuple(others))
+
+
+def top(columns: Iterable[Source], bins: int | None = None) -> Input:
+    """The largest probability of a row; with ``bins`` which of so many of equal width it is in.
+
+    >>> top(["p_ham", "p_spam"], 15).bins
+    15
+    """
+    first, *others = columns
+    return Input("top", first, others=tuple(others), bins=bins)
 
 
 def as_input(value: Input | Source) -> Input:

@@ -61,7 +61,7 @@ def _contests(average: Average, multi_class: MultiClass, size: int) -> tuple[Con
     return tuple(Contest((k,), (rests[k],), (k,) if weighted else ()) for k in every)
 
 
-def _rows_of_classes(size: int, c: Any) -> Any:
+def rows_of_classes(size: int, c: Any) -> Any:
     """One for the class of the row, whose position is ``c.y``, and 0 for the others."""
     return {f"y{k}": 1.0 - (c.y - float(k)).abs().clip(0.0, 1.0) for k in range(size)}
 
@@ -81,6 +81,7 @@ class Order:
         new = np.ones(len(ranked), bool)
         new[1:] = ranked[1:] != ranked[:-1]
         self.starts = np.flatnonzero(new)
+        self.scores = ranked[self.starts]
         self.place = np.empty(len(ranked), np.int64)
         self.place[self.order] = np.cumsum(new) - 1
 
@@ -200,7 +201,7 @@ def _metric(name: str, setting: Setting, contests: Sequence[Contest], **options:
     return Metric(
         name,
         {"y": member(setting.target, classes), **columns},
-        partial(_rows_of_classes, size),
+        partial(rows_of_classes, size),
         partial(_average, setting.ranking, contests, size),
         gradient=partial(_average_gradient, setting.ranking, contests, size),
         cells=tuple(columns),
