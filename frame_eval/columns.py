@@ -32,8 +32,11 @@ Kind: TypeAlias = Literal[
     "total",
     "truth",
     "rank",
+    "class",
+    "top",
 ]
-NUMERIC = ("number", "flag", "score", "probability", "bin", "total")
+NUMERIC = ("number", "flag", "score", "probability", "bin", "total", "top")
+OF_A_CLASS = ("truth", "rank", "class")
 # How far from 1 the probabilities of a row may sum: single precision, or rounded to four digits.
 TOTAL_ERROR = 1e-3
 
@@ -51,7 +54,8 @@ class Input:
 
     Of a label and ``others``, one column for each of the ``classes``: ``truth`` is the
     probability of the row's class, ``rank`` the number of classes that score as high as it or
-    higher. ``total`` is the sum of such columns, which has to be 1.
+    higher. ``total`` is the sum of such columns, which has to be 1, ``top`` the largest of them.
+    ``class`` is the position of a label among the ``classes``.
     """
 
     kind: Kind
@@ -90,11 +94,14 @@ class Input:
             return _comparable(ns, exprs, types)[0]
         if self.kind == "label" and self.positive is not None:
             return _is_class(ns, exprs[0], types[0], self.positive).cast(ns.Float64)
-        if self.kind in ("truth", "rank"):
+        if self.kind in OF_A_CLASS:
             classes = [_is_class(ns, exprs[0], types[0], value) for value in self.classes]
-            scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
+            scores: list[Any] = [float(k) for k in range(len(classes))]
+            if self.others:
+                scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
             return _of_truth(ns, exprs[0], classes, scores, rank=self.kind == "rank")
-        value = summed([_float(ns, *pair) for pair in zip(exprs, types, strict=True)])
+        values = [_float(ns, *pair) for pair in zip(exprs, types, strict=True)]
+        value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
         if self.bins is not None:
             return _bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
@@ -108,7 +115,7 @@ class Input:
             return (value < 0.0) | (value > 1.0)
         if self.kind == "total":
             return (value - 1.0).abs() > TOTAL_ERROR
-        return value < 0.0 if self.kind in ("truth", "rank") else None
+        return value < 0.0 if self.kind in OF_A_CLASS else None
 
     def check_dtypes(self, names: Sequence[str], dtypes: Sequence[Any]) -> None:
         """Raise where a column's type can not serve, before anything is computed."""
@@ -226,6 +233,15 @@ def rank_of_truth(target: Source, columns: Mapping[Any, Source]) -> Input:
     return Input("rank", target, classes=tuple(columns), others=tuple(columns.values()))
 
 
+def member(target: Source, classes: Iterable[Any]) -> Input:
+    """The position of a label among the classes; other labels raise.
+
+    >>> member("gold", ["ham", "spam"]).classes
+    ('ham', 'spam')
+    """
+    return Input("class", target, classes=tuple(classes))
+
+
 def total(columns: Iterable[Source]) -> Input:
     """The sum of the probabilities of all classes; other sums than 1 raise.
 
@@ -234,6 +250,16 @@ def total(columns: Iterable[Source]) -> Input:
     """
     first, *others = columns
     return Input("total", first, others=tuple(others))
+
+
+def top(columns: Iterable[Source], bins: int | None = None) -> Input:
+    """The largest probability of a row; with ``bins`` which of so many of equal width it is in.
+
+    >>> top(["p_ham", "p_spam"], 15).bins
+    15
+    """
+    first, *others = columns
+    return Input("top", first, others=tuple(others), bins=bins)
 
 
 def as_input(value: Input | Source) -> Input:

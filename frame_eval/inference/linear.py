@@ -354,7 +354,8 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
             np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )
     unit_group = group[starts]
-    share = denominator / spread(added(unit_group, denominator, groups), unit_group)
+    whole = added(unit_group, denominator, groups)
+    share = denominator / spread(np.where(whole == 0, 1.0, whole), unit_group)
     none = np.zeros(groups)
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)

@@ -142,24 +142,26 @@ class Family(NamedTuple):
     beta: float | None = None
 
 
-def _of_class(family: Family, target: Source, pred: Source, zero: float | None, k: int) -> Metric:
+def _of_class(
+    family: Family, target: Source, pred: Source, zero: float | None, value: Any
+) -> Metric:
     proportion = None
     if family.beta in (None, 1.0):
         hits = class_rejections if family.kind == "specificity" else class_hits
         proportion = Proportion(
-            partial(hits, k), partial(class_trials, family.kind, k), *_map_of(family)
+            partial(hits, value), partial(class_trials, family.kind, value), *_map_of(family)
         )
     return matrix_metric(
         family.name,
         target,
         pred,
-        partial(class_value, family.score, k),
-        gradient=partial(class_gradient, family.score, k),
+        partial(class_value, family.score, value),
+        gradient=partial(class_gradient, family.score, value),
         proportion=proportion,
         zero_division=zero,
         better="higher",
         bounds=(0, 1),
-        undefined={family.reason: partial(class_empty, family.kind, k)},
+        undefined={family.reason: partial(class_empty, family.kind, value)},
     )
 
 

@@ -272,41 +272,54 @@ def micro(score: Any, labels: Any, s: Any) -> Score:
     return Score(result.value[..., 0], by[0], by[1], by[2], (result.by_n * size)[..., 0])
 
 
-def class_hits(k: int, s: Any) -> Array:
-    return confusion_of(s).diagonal[..., k]
-
-
-def class_trials(kind: str, k: int, s: Any) -> Array:
+def _of_one(value: Any, s: Any) -> Confusion:
+    """The margins of one class, which may be one that occurs nowhere."""
     c = confusion_of(s)
+    if value not in s.classes[0]:
+        nothing = np.zeros_like(c.n)
+        return Confusion(nothing, nothing, nothing, c.n)
+    only = [list(s.classes[0]).index(value)]
+    return Confusion(c.diagonal[..., only], c.truth[..., only], c.predicted[..., only], c.n)
+
+
+def class_hits(value: Any, s: Any) -> Array:
+    return _of_one(value, s).diagonal[..., 0]
+
+
+def class_trials(kind: str, value: Any, s: Any) -> Array:
+    c = _of_one(value, s)
     if kind == "precision":
-        return c.predicted[..., k]
+        return c.predicted[..., 0]
     if kind == "recall":
-        return c.truth[..., k]
+        return c.truth[..., 0]
     if kind == "specificity":
-        return c.n[..., 0] - c.truth[..., k]
-    return c.truth[..., k] + c.predicted[..., k] - c.diagonal[..., k]
+        return c.n[..., 0] - c.truth[..., 0]
+    return c.truth[..., 0] + c.predicted[..., 0] - c.diagonal[..., 0]
 
 
-def class_rejections(k: int, s: Any) -> Array:
-    c = confusion_of(s)
-    return c.n[..., 0] - c.truth[..., k] - c.predicted[..., k] + c.diagonal[..., k]
+def class_rejections(value: Any, s: Any) -> Array:
+    c = _of_one(value, s)
+    return c.n[..., 0] - c.truth[..., 0] - c.predicted[..., 0] + c.diagonal[..., 0]
 
 
-def class_value(score: Any, k: int, s: Any) -> Array:
-    return whole(score, s)[..., k]
-
-
-def class_gradient(score: Any, k: int, s: Any) -> Any:
+def class_value(score: Any, value: Any, s: Any) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        result: Score = score(confusion_of(s))
-    only = np.arange(result.value.shape[-1]) == k
+        found: Array = score(_of_one(value, s)).value[..., 0]
+    return found
+
+
+def class_gradient(score: Any, value: Any, s: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result: Score = score(_of_one(value, s))
+    only = np.array([name == value for name in s.classes[0]])
     by = [np.where(only, part, 0.0) for part in result[1:4]]
-    score_k = Score(result.value, by[0], by[1], by[2], result.by_n)
-    return {"n": _spread(score_k, result.by_n[..., k])}
+    return {
+        "n": _spread(Score(result.value, by[0], by[1], by[2], result.by_n), result.by_n[..., 0])
+    }
 
 
-def class_empty(kind: str, k: int, s: Any) -> Any:
-    return class_trials(kind, k, s) == 0
+def class_empty(kind: str, value: Any, s: Any) -> Any:
+    return class_trials(kind, value, s) == 0
 
 
 def value_of(pooled: Any, s: Any) -> Array:

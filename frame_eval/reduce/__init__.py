@@ -76,7 +76,8 @@ def reduce(
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        if first.ordered and first.unit is None and not (by_example or tabled or roles.strata):
+        sortable = first.ordered and len(first.cells) == 1 and first.unit is None
+        if sortable and not (by_example or tabled or roles.strata):
             found = scored(base, chosen, missing)
         else:
             found = query(base, chosen, missing, moments, by_example, alike)

@@ -328,6 +328,8 @@ def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
     """Positions of the cell keys among their sorted values (-1: missing), and these values."""
     if not found.cells:
         return [], ()
+    if metric.ordered and len(metric.cells) > 1:
+        return _combinations(found, metric)
     columns = [found.frame[name] for name in found.cells]
     domain = pl.concat([column.alias("x") for column in columns]).drop_nulls().unique().sort()
     if metric.ordered:
@@ -346,6 +348,15 @@ def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
     # Without any label there is one class, which stays empty.
     classes = domain.to_list() or [None]
     return coded, tuple(classes for _ in coded)
+
+
+def _combinations(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
+    """Every combination of the cell keys as one cell, -1 where one of them is missing."""
+    named = zip(metric.cells, found.cells, strict=True)
+    keys = found.frame.select(pl.col(alias).alias(name) for name, alias in named)
+    code, combinations = codes(keys, metric.cells)
+    missing = keys.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
+    return [np.where(missing, -1, code)], (combinations,)
 
 
 def _in_slices(table: Table, members: list[Ints]) -> Table:

@@ -345,15 +345,13 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
         if metric.per_class is None:
             result.append((metric, None, table))
             continue
-        wanted = metric.per_class.labels
-        if wanted is not None and not set(wanted) & set(table.classes[0]):
-            raise EvalError(
-                f"no class is among labels={wanted!r}. Classes: {listing(table.classes[0])}."
-            )
-        for k, value in enumerate(table.classes[0]):
-            if wanted is None or value in wanted:
-                single = metric.per_class.of(k)
-                result.append((single.alias(metric.name), value, table))
+        known, wanted = metric.per_class.known(table.classes), metric.per_class.labels
+        if wanted is not None and not set(wanted) & set(known):
+            raise EvalError(f"no class is among labels={wanted!r}. Classes: {listing(known)}.")
+        result += [
+            (metric.per_class.of(value).alias(metric.name), value, table)
+            for value in (known if wanted is None else wanted)
+        ]
     return result
 
 
