@@ -22,15 +22,16 @@ LAYERS: list[tuple[str, list[str], list[str]]] = [
     ("columns", ["errors"], ["polars", "pandas", "narwhals", "pyarrow", "numpy", "duckdb"]),
     ("metrics", ["metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
     ("table", ["errors"], ["numpy", "polars"]),  # Polars sorts faster
-    ("inference", ["inference", "table", "metrics", "errors"], ["numpy", "scipy"]),
-    ("reduce*", ["reduce*", "table", "metrics", "columns", "errors"], ANY),
+    ("running", ["errors"], ["tqdm"]),
+    ("inference", ["inference", "table", "metrics", "running", "errors"], ["numpy", "scipy"]),
+    ("reduce*", ["reduce*", "table", "metrics", "columns", "running", "errors"], ANY),
     ("units", ["units", "metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
-    ("evaluation", ["reduce*", "columns", "errors"], ["pandas", "polars", "narwhals"]),
+    ("evaluation", ["reduce*", "columns", "running", "errors"], ["pandas", "polars", "narwhals"]),
     (
         "verbs",
         [
             *["verbs", "evaluation", "reduce*", "units", "inference"],
-            *["table", "metrics", "columns", "errors"],
+            *["table", "metrics", "columns", "running", "errors"],
         ],
         ["numpy", "polars", "narwhals"],
     ),
