@@ -32,7 +32,8 @@ class Run:
         return max(int(min(self.memory / width, 2**62)), 1)
 
 
-_RUN: ContextVar[Run] = ContextVar("run", default=Run())
+_USUAL = Run()
+_RUN: ContextVar[Run] = ContextVar("run", default=_USUAL)
 
 
 def current() -> Run:

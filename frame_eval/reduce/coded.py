@@ -261,6 +261,7 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
+        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
     outside = np.zeros(len(rows), bool)
     for cell in cell_codes:
