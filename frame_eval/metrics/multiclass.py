@@ -153,9 +153,10 @@ def _average_gradient(
         with np.errstate(divide="ignore", invalid="ignore"):
             share = found.weights[..., j, None] / whole[..., None]
             of_weight = (found.values[..., j, None] - mean[..., None]) / whole[..., None]
+        gradient = ranking.gradient(sums)
         sides = [
-            order.by_cell(np.where(share > 0, share * slope, 0.0))
-            for slope in map(ranking.gradient(sums).__getitem__, ("pos", "neg"))
+            order.by_cell(np.where(share > 0, share * sums.by_cell(gradient[name]), 0.0))
+            for name in ("pos", "neg")
         ]
         for k, others, up, down in zip(contest.positive, contest.negative, *sides, strict=True):
             slopes[k] += up

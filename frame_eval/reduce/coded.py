@@ -296,6 +296,7 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
+        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
     outside: Any = np.False_
     for cell in cell_codes:
