@@ -364,14 +364,16 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)
         return Sample(influence, term.squares, each, np.ones(len(size)), size, none)
-    times = 1.0 if table.times is None else table.times
-    count = (size > 0) * times
+    count = (size > 0).astype(float)
     if alone:
         return Sample(influence, term.squares, share, size, count, none)
     between = np.where(size > 0, influence**2 / size, 0.0)
     within = added(group, term.squares, groups) - added(unit_group, between, groups)
-    squares = influence**2 / times
-    return Sample(influence, squares, share / times, size / times, count, np.maximum(within, 0.0))
+    within = np.maximum(within, 0.0)
+    if table.times is not None:
+        share, size, count = share / table.times, size / table.times, count * table.times
+        return Sample(influence, influence**2 / table.times, share, size, count, within)
+    return Sample(influence, influence**2, share, size, count, within)
 
 
 def _centred(gradient: Floats, table: Table, totals: Totals, place: Ints) -> Floats:

@@ -166,14 +166,14 @@ def _run(
     keys: list[str],
     totals: list[Any],
     alone: bool,
-    collect: Callable[[nw.LazyFrame[Any]], pl.DataFrame],
+    grouped: Callable[[nw.LazyFrame[Any]], pl.DataFrame],
 ) -> pl.DataFrame:
     if alone:
         result = collect(frame.select(*keys, *totals), long=True)
     elif keys:
-        result = collect(frame.group_by(keys).agg(*totals))
+        result = grouped(frame.group_by(keys).agg(*totals))
     else:
-        result = collect(frame.select(*totals))
+        result = grouped(frame.select(*totals))
     if not result.height or (not keys and not result["__fe_len"].item()):
         raise EvalError("the frame is empty: there is no row to evaluate")
     return result
