@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -56,9 +56,15 @@ class Group:
         return _Whole(self)
 
     @property
-    def blocks(self) -> Iterator[Block]:
-        """The cells, block by block."""
-        return (Block(self, number) for number in range(len(self.spans)))
+    def blocks(self) -> Iterable[Block]:
+        """The cells, block by block; a single one stays in memory as long as the group."""
+        if len(self.spans) > 1:
+            return (Block(self, number) for number in range(len(self.spans)))
+        return self._single
+
+    @cached_property
+    def _single(self) -> list[Block]:
+        return [Block(self, 0)]
 
     def added(self, function: Callable[[Block], Any]) -> Any:
         """What a function finds in each block, added up."""
@@ -69,18 +75,18 @@ class Group:
         found = [function(*block) for block in zip(self.blocks, self.spans, strict=True)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def totals(self, term: Term) -> Floats:
-        """The sum of a term over the cells of every block."""
+    def totals(self, term: Term) -> tuple[Any, Floats]:
+        """The sum of a term over all cells, and over those of every block."""
         if isinstance(term, str):
             # The same for all metrics of these cells.
             known, key = self.part.totals, (self.position, term)
         else:
             known, key = self._known, id(term)
         if key not in known:
-            found = np.array([block.by_cell(term).sum(-1) for block in self.blocks])
-            known[key] = found, term  # a term that is kept keeps its id
-        total: Floats = known[key][0]
-        return total
+            by_block = np.array([block.by_cell(term).sum(-1) for block in self.blocks])
+            known[key] = by_block.sum(0), by_block, term  # a term that is kept keeps its id
+        total, by_block, _ = known[key]
+        return total, by_block
 
     def dot(self, left: Term, right: Term) -> Any:
         """The sum of a product of terms over all cells."""
@@ -118,7 +124,7 @@ class _Cells(Sums):
         return (self._group.part.score(first),)
 
     def total(self, term: Term) -> Any:
-        return self._group.totals(term).sum()
+        return self._group.totals(term)[0]
 
     def dot(self, left: Term, right: Term) -> Any:
         return self._group.dot(left, right)
@@ -149,13 +155,13 @@ class Block(_Cells):
     def from_bottom(self, term: Term) -> Array:
         found = super().from_bottom(term)
         if self._number > 0:
-            found += self._group.totals(term)[: self._number].sum(0)[..., None]
+            found += self._group.totals(term)[1][: self._number].sum(0)[..., None]
         return found
 
     def from_top(self, term: Term) -> Array:
         found = super().from_top(term)
         if self._number < len(self._group.spans) - 1:
-            found += self._group.totals(term)[self._number + 1 :].sum(0)[..., None]
+            found += self._group.totals(term)[1][self._number + 1 :].sum(0)[..., None]
         return found
 
 

@@ -338,7 +338,7 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
     low, high = int(values.min()), int(values.max())
     if high - low > 4 * len(values) + 1000:
         return None
-    values = values - low
+    values = values - low if low else values
     there = np.zeros(high - low + 1, bool)
     there[values] = True
     distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(column.dtype)

@@ -72,6 +72,21 @@ class Score:
         bits = int(np.float64(abs(value)).view(np.int64))
         return int(np.sign(value)) * ((bits >> spare) - gap if bits else 0)
 
+    def field(self) -> tuple[Field, int]:
+        """The codes as a field."""
+        return self, self.width
+
+    def rounded(self, bits: int) -> tuple[Field, int]:
+        """The codes without their last bits as a field."""
+        return lambda part: self(part) >> np.uint64(bits), self.width - bits
+
+    def told_apart(self, bits: int) -> bool:
+        """Whether different numbers differ without their last bits too."""
+        mask = np.uint64((1 << bits) - 1)
+        both = [(lambda part: self(part) & mask, bits), self.rounded(bits)]
+        packed = Packed(len(self.values), both)
+        return np.array_equal(packed.changes(0), packed.changes(1))
+
     def decoded(self, code: Words) -> Floats:
         """The numbers behind some codes."""
         signed = code.view(np.int64) + np.int64(self.least)
