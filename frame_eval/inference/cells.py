@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from frame_eval.inference.linear import scattered
 from frame_eval.metrics.core import Array, Sums, Term
-from frame_eval.table import Floats, Ints, Part, Ranked
+from frame_eval.table import Floats, Ints, Part, Ranked, Result, spread_out
 
 BLOCK = 1 << 15  # rows that are worked on at once stay in the cache
 
@@ -55,24 +55,28 @@ class Group:
         """All cells, as the functions of a metric see them."""
         return _Whole(self)
 
-    @property
-    def blocks(self) -> Iterable[Block]:
-        """The cells, block by block; a single one stays in memory as long as the group."""
-        if len(self.spans) > 1:
-            return (Block(self, number) for number in range(len(self.spans)))
-        return self._single
-
     @cached_property
-    def _single(self) -> list[Block]:
-        return [Block(self, 0)]
+    def _first(self) -> Block:
+        return Block(self, 0)
+
+    def each(self, function: Callable[[Block, slice], Result]) -> list[Result]:
+        """What a function finds in each block and its span of cells."""
+        if len(self.spans) == 1:
+            return [function(self._first, self.span)]
+
+        def found(number: int) -> Result:
+            return function(Block(self, number), self.spans[number])
+
+        # The first one asks for all totals that the others need.
+        return [found(0), *spread_out(found, range(1, len(self.spans)))]
 
     def added(self, function: Callable[[Block], Any]) -> Any:
         """What a function finds in each block, added up."""
-        return sum(function(block) for block in self.blocks)
+        return sum(self.each(lambda c, _: function(c)))
 
     def joined(self, function: Callable[[Block, slice], Array]) -> Array:
-        """What a function finds in each block and its span of cells, one after the other."""
-        found = [function(*block) for block in zip(self.blocks, self.spans, strict=True)]
+        """What a function finds in each block and its span, one after the other."""
+        found = self.each(function)
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def totals(self, term: Term) -> tuple[Any, Floats]:
@@ -83,7 +87,7 @@ class Group:
         else:
             known, key = self._known, id(term)
         if key not in known:
-            by_block = np.array([block.by_cell(term).sum(-1) for block in self.blocks])
+            by_block = np.array(self.each(lambda c, _: c.by_cell(term).sum(-1)))
             known[key] = by_block.sum(0), by_block, term  # a term that is kept keeps its id
         total, by_block, _ = known[key]
         return total, by_block
@@ -154,13 +158,13 @@ class Block(_Cells):
 
     def from_bottom(self, term: Term) -> Array:
         found = super().from_bottom(term)
-        if self._number > 0:
+        if len(self._group.spans) > 1:
             found += self._group.totals(term)[1][: self._number].sum(0)[..., None]
         return found
 
     def from_top(self, term: Term) -> Array:
         found = super().from_top(term)
-        if self._number < len(self._group.spans) - 1:
+        if len(self._group.spans) > 1:
             found += self._group.totals(term)[1][self._number + 1 :].sum(0)[..., None]
         return found
 

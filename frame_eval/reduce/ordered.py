@@ -20,7 +20,7 @@ from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Floats, Ints, Part, Ranked, Units
+from frame_eval.table import Floats, Ints, Part, Ranked, Units, spread_out
 
 _ZERO_ONE = {"flag", "label", "equal"}
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key
@@ -168,9 +168,9 @@ class Order:
         chosen: Any = slice(None)
         if not inside.all():
             chosen = slice(0, 0) if alone else np.flatnonzero(inside[scored.group])
-        values = scored.rows[scored.score].to_numpy()[chosen]
-        self.scored, self.chosen, self.length = scored, chosen, len(values)
-        self.score = Score.of(values)
+        self.scored, self.chosen = scored, chosen
+        self.score = self._read()
+        self.length = len(self.score.values)
         self.groups, self.counts = np.maximum(code, 0), np.array([self.length])
         place = None
         if not alone:
@@ -198,6 +198,17 @@ class Order:
             fields.append(self.units.field())
         return fields
 
+    def _read(self) -> Score:
+        """The scores, in memory of our own: the words that they go into are written over them."""
+        values = self.scored.rows[self.scored.score]
+        parts = [part.to_numpy() for part in values.get_chunks()]
+        whole = np.concatenate(parts)
+        return Score.of(whole if isinstance(self.chosen, slice) else whole[self.chosen])
+
+    def _packed(self, score: Score, *fields: tuple[Field, int]) -> Packed:
+        into = score.values.view(np.uint64)
+        return Packed(self.length, [*fields, *self.place], into)
+
     def _sorted(self, fields: Sequence[tuple[Field, int]]) -> tuple[Packed, npt.NDArray[np.bool_]]:
         """The rows in order, and which of them start a cell.
 
@@ -208,18 +219,19 @@ class Order:
         # Of so many random numbers it is unlikely that two agree in all bits that are left.
         self.rounded = bits > 0 and score.width - bits >= 2 * most.bit_length() + 4
         if self.rounded:
-            packed = Packed(self.length, [*fields, score.rounded(bits), *self.place])
+            packed = self._packed(score, *fields, score.rounded(bits))
             new = packed.changes(self.above)
-            if new.all() or score.told_apart(bits):
+            if new.all() or self._read().told_apart(bits):
                 return packed, new
-            self.rounded = False
-        packed = Packed(self.length, [*fields, score.field(), *self.place])
+            self.rounded, score = False, self._read()
+        packed = self._packed(score, *fields, score.field())
         return packed, packed.changes(self.above)
 
     @cached_property
     def _scores(self) -> Packed:
         """The rows in order with all bits of their scores in the first field."""
-        return Packed(self.length, [self.score.field(), *self.place])
+        score = self._read()
+        return self._packed(score, score.field())
 
     @cached_property
     def weight(self) -> Floats | None:
@@ -282,8 +294,11 @@ class Order:
         small = of_kinds.astype(np.int8)
         kinds = small if np.array_equal(small, of_kinds) else of_kinds
         found, mask = np.empty(self.length, kinds.dtype), np.uint64((1 << len(bits)) - 1)
-        for part in blocks(self.length):
+
+        def look_up(part: slice) -> None:
             found[part] = kinds[(self.packed.low[part] & mask).view(np.int64)]
+
+        spread_out(look_up, blocks(self.length))
         return found
 
     def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:
