@@ -83,11 +83,13 @@ class Totals:
         parts = [np.repeat(index, np.size(sums.n) // len(index)) for index, sums in self.blocks]
         return np.concatenate(parts)
 
-    def apply(self, function: Any, default: Any = np.nan) -> Any:
-        """A function of the sums as an array by group."""
+    def apply(self, function: Any, default: Any = np.nan, where: Any = True) -> Any:
+        """A function of the sums as an array by group; at least of the groups that are wanted."""
         result = np.full(self.groups, default, dtype=object if default == "" else float)
+        wanted = np.broadcast_to(where, self.groups)
         for index, sums in self.blocks:
-            result[index] = function(sums)
+            if wanted[index].any():
+                result[index] = function(sums)
         return result
 
 

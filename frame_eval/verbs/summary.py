@@ -359,7 +359,7 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
 def notes_of(metric: Metric, found: Linear) -> Any:
     """Why an estimate is null, or what the metric has to remark on it."""
     missing = ~np.isfinite(found.estimate)
-    notes = found.totals.apply(lambda s: _reasons(metric, s), default="")
+    notes = found.totals.apply(lambda s: _reasons(metric, s), default="", where=missing)
     notes = np.where(missing, notes, "")
     notes[missing & (notes == "")] = "undefined"
     notes[found.rows == 0] = "no rows"
