@@ -34,6 +34,7 @@ Kind: TypeAlias = Literal[
     "rank",
     "class",
     "top",
+    "labels",
 ]
 NUMERIC = ("number", "flag", "score", "probability", "bin", "total", "top")
 OF_A_CLASS = ("truth", "rank", "class")
@@ -55,7 +56,8 @@ class Input:
     Of a label and ``others``, one column for each of the ``classes``: ``truth`` is the
     probability of the row's class, ``rank`` the number of classes that score as high as it or
     higher. ``total`` is the sum of such columns, which has to be 1, ``top`` the largest of them.
-    ``class`` is the position of a label among the ``classes``.
+    ``class`` is the position of a label among the ``classes``. ``labels`` are lists of labels, as
+    a cell key.
     """
 
     kind: Kind
@@ -90,7 +92,7 @@ class Input:
         if self.kind == "equal":
             left, right = _comparable(ns, exprs, types)
             return (left == right).cast(ns.Float64)
-        if self.kind == "category":
+        if self.kind in ("category", "labels"):
             return _comparable(ns, exprs, types)[0]
         if self.kind == "label" and self.positive is not None:
             return _is_class(ns, exprs[0], types[0], self.positive).cast(ns.Float64)
@@ -120,6 +122,7 @@ class Input:
     def check_dtypes(self, names: Sequence[str], dtypes: Sequence[Any]) -> None:
         """Raise where a column's type can not serve, before anything is computed."""
         families = [_family(dtype) for dtype in dtypes]
+        _check_lists(self.kind, names, dtypes)
         numeric = ("integer", "float", "number", "boolean", "null")
         if "null" in families and self.kind not in NUMERIC:
             return
@@ -141,6 +144,17 @@ class Input:
             _check_class(self.positive, "positive=", names[0], families[0], dtypes[0])
         for value in self.classes:
             _check_class(value, "class ", names[0], families[0], dtypes[0])
+
+
+def _check_lists(kind: Kind, names: Sequence[str], dtypes: Sequence[Any]) -> None:
+    for name, dtype in zip(names, dtypes, strict=True):
+        listed = isinstance(dtype, (nw.List, nw.Array)) or dtype in (nw.List, nw.Array)
+        if kind == "labels" and not listed:
+            raise ColumnError(
+                f"column {name!r} is {dtype}, not lists of labels; leave out multilabel=True"
+            )
+        if kind in ("label", "equal", "category") and listed:
+            raise ColumnError(f"column {name!r} is {dtype}, lists of labels; say multilabel=True")
 
 
 def number(source: Source) -> Input:
@@ -186,6 +200,15 @@ def category(source: Source, peer: Source) -> Input:
     'category'
     """
     return Input("category", source, peer)
+
+
+def labels(source: Source) -> Input:
+    """Lists of labels as a cell key: the order in a list and repeats do not matter.
+
+    >>> labels("topics").kind
+    'labels'
+    """
+    return Input("labels", source)
 
 
 def score(source: Source) -> Input:

@@ -59,12 +59,14 @@ class PerClass(NamedTuple):
     """From a class to its metric, over the same sums; and which classes have one.
 
     ``known`` finds the classes that there are from the values of the cell keys; ``labels`` are the
-    ones asked for (None: all), each of which has a row, whether it occurs or not.
+    ones asked for (None: all), each of which has a row, whether it occurs or not. Where cells are
+    combinations of many, ``cells`` gives label and prediction (0 or 1) of each for one class.
     """
 
     of: Callable[[Any], Metric]
     labels: Sequence[Any] | None = None
     known: Callable[[tuple[Any, ...]], Sequence[Any]] = _first_domain
+    cells: Callable[[tuple[Any, ...], Any], tuple[Array, Array]] | None = None
 
 
 @dataclass(frozen=True)
