@@ -134,8 +134,6 @@ def query(
     result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals, alone)
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
-    if "__fe_len" not in result.columns:
-        result = result.with_columns(pl.lit(1.0).alias("__fe_len"))
     return Query(result, cells, places, prepared.weight, values)
 
 
@@ -160,12 +158,12 @@ def _any_null(prepared: Prepared, metric: Metric) -> Any:
 
 def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any], alone: bool) -> pl.DataFrame:
     if alone:
-        result = collect(frame.select(*keys, *totals))
+        result = collect(frame.select(*keys, *totals), long=True)
     elif keys:
         result = collect(frame.group_by(keys).agg(*totals))
     else:
-        result = collect(frame.select(*totals)).filter(pl.col("__fe_len") > 0)
-    if not result.height:
+        result = collect(frame.select(*totals))
+    if not result.height or (not keys and not result["__fe_len"].item()):
         raise EvalError("the frame is empty: there is no row to evaluate")
     return result
 

@@ -215,11 +215,11 @@ class Measured:
                 made = replace(made, method=together(made.method))
             shown = level if interval is not None else np.nan
             blocks.append(_block(one, made, shown, keep, laid_open=laid_open))
-        rows = joined(blocks, WHOLE).sort("__fe_group", "__fe_metric")
+        rows = joined(blocks, WHOLE, order=("__fe_group", "__fe_metric"))
         group = rows["__fe_group"].to_numpy()
         systems = self.found.shape[1]
         return with_keys(
-            rows.select(name for name in COLUMNS if name in rows.columns),
+            rows[[name for name in COLUMNS if name in rows.columns]],
             (self.found.slices, group // systems),
             (self.found.systems, group % systems),
         )
@@ -352,14 +352,14 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
             (
                 metric.per_class.of(value).alias(metric.name),
                 value,
-                _of_one_class(metric, table, value),
+                of_one_class(metric, table, value),
             )
             for value in (known if wanted is None else wanted)
         ]
     return result
 
 
-def _of_one_class(metric: Metric, table: Table, value: Any) -> Table:
+def of_one_class(metric: Metric, table: Table, value: Any) -> Table:
     """The table of the metric of a class: the same, or with label and prediction as its cells."""
     if metric.per_class is None or metric.per_class.cells is None:
         return table
