@@ -46,7 +46,8 @@ TOTAL_ERROR = 1e-3
 class Input:
     """One column that a metric reads, and what it is made into.
 
-    ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only. ``label``: 1 where the value
+    ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only; where one of the ``others``
+    is 0 it is 0, and may be missing. ``label``: 1 where the value
     is ``positive``, else 0. ``equal``: 1 where the two sources agree, else 0. ``category``: a
     label kept as it is, as a cell key (``peer`` is the column that shares its classes).
     ``score``: a number used as an ordered cell key (infinities are legal). ``probability``: a
@@ -103,7 +104,10 @@ class Input:
                 scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
             return _of_truth(ns, exprs[0], classes, scores, rank=self.kind == "rank")
         values = [_float(ns, *pair) for pair in zip(exprs, types, strict=True)]
-        value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
+        if self.kind == "flag":
+            value = _where(ns, *values)
+        else:
+            value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
         if self.bins is not None:
             return _bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
@@ -166,13 +170,15 @@ def number(source: Source) -> Input:
     return Input("number", source)
 
 
-def flag(source: Source) -> Input:
+def flag(source: Source, where: Iterable[Source] = ()) -> Input:
     """A 0/1 or boolean column; other values raise.
 
-    >>> flag("correct").kind
-    'flag'
+    Where one of the flags ``where`` is 0 it is 0, whatever the column has.
+
+    >>> flag("correct", where=["answered"]).sources
+    ('correct', 'answered')
     """
-    return Input("flag", source)
+    return Input("flag", source, others=tuple(where))
 
 
 def label(source: Source, positive: Any = None) -> Input:
@@ -344,6 +350,13 @@ def _float(ns: Any, expr: Any, family: str | None) -> Any:
     """A number as Float64, NaN as null."""
     value = expr.cast(ns.Float64)
     return value.fill_nan(None) if family in (None, "float", "number") else value
+
+
+def _where(ns: Any, value: Any, *flags: Any) -> Any:
+    """A value where no flag is 0, and 0 elsewhere."""
+    for flag in flags:
+        value = ns.when(flag == 0.0).then(0.0).otherwise(value)
+    return value
 
 
 def _is_class(ns: Any, expr: Any, family: str | None, value: Any) -> Any:
