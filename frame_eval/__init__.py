@@ -62,6 +62,7 @@ from frame_eval.metrics.scores import (
     recall_at_precision,
     roc_auc,
 )
+from frame_eval.metrics.selective import abstention, accuracy_at_coverage, aurc
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
@@ -83,8 +84,11 @@ __all__ = [
     "GuardFailed",
     "Metric",
     "Rule",
+    "abstention",
     "accuracy",
+    "accuracy_at_coverage",
     "assert_passed",
+    "aurc",
     "average_precision",
     "balanced_accuracy",
     "bayes_threshold",

@@ -34,6 +34,7 @@ Kind: TypeAlias = Literal[
     "rank",
     "class",
     "top",
+    "labels",
 ]
 NUMERIC = ("number", "flag", "score", "probability", "bin", "total", "top")
 OF_A_CLASS = ("truth", "rank", "class")
@@ -45,7 +46,8 @@ TOTAL_ERROR = 1e-3
 class Input:
     """One column that a metric reads, and what it is made into.
 
-    ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only. ``label``: 1 where the value
+    ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only; where one of the ``others``
+    is 0 it is 0, and may be missing. ``label``: 1 where the value
     is ``positive``, else 0. ``equal``: 1 where the two sources agree, else 0. ``category``: a
     label kept as it is, as a cell key (``peer`` is the column that shares its classes).
     ``score``: a number used as an ordered cell key (infinities are legal). ``probability``: a
@@ -55,7 +57,8 @@ class Input:
     Of a label and ``others``, one column for each of the ``classes``: ``truth`` is the
     probability of the row's class, ``rank`` the number of classes that score as high as it or
     higher. ``total`` is the sum of such columns, which has to be 1, ``top`` the largest of them.
-    ``class`` is the position of a label among the ``classes``.
+    ``class`` is the position of a label among the ``classes``. ``labels`` are lists of labels, as
+    a cell key.
     """
 
     kind: Kind
@@ -90,7 +93,7 @@ class Input:
         if self.kind == "equal":
             left, right = _comparable(ns, exprs, types)
             return (left == right).cast(ns.Float64)
-        if self.kind == "category":
+        if self.kind in ("category", "labels"):
             return _comparable(ns, exprs, types)[0]
         if self.kind == "label" and self.positive is not None:
             return _is_class(ns, exprs[0], types[0], self.positive).cast(ns.Float64)
@@ -101,7 +104,10 @@ class Input:
                 scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
             return _of_truth(ns, exprs[0], classes, scores, rank=self.kind == "rank")
         values = [_float(ns, *pair) for pair in zip(exprs, types, strict=True)]
-        value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
+        if self.kind == "flag":
+            value = _where(ns, *values)
+        else:
+            value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
         if self.bins is not None:
             return _bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
@@ -120,6 +126,7 @@ class Input:
     def check_dtypes(self, names: Sequence[str], dtypes: Sequence[Any]) -> None:
         """Raise where a column's type can not serve, before anything is computed."""
         families = [_family(dtype) for dtype in dtypes]
+        _check_lists(self.kind, names, dtypes)
         numeric = ("integer", "float", "number", "boolean", "null")
         if "null" in families and self.kind not in NUMERIC:
             return
@@ -143,6 +150,17 @@ class Input:
             _check_class(value, "class ", names[0], families[0], dtypes[0])
 
 
+def _check_lists(kind: Kind, names: Sequence[str], dtypes: Sequence[Any]) -> None:
+    for name, dtype in zip(names, dtypes, strict=True):
+        listed = isinstance(dtype, (nw.List, nw.Array)) or dtype in (nw.List, nw.Array)
+        if kind == "labels" and not listed:
+            raise ColumnError(
+                f"column {name!r} is {dtype}, not lists of labels; leave out multilabel=True"
+            )
+        if kind in ("label", "equal", "category") and listed:
+            raise ColumnError(f"column {name!r} is {dtype}, lists of labels; say multilabel=True")
+
+
 def number(source: Source) -> Input:
     """A numeric column as Float64, NaN as missing.
 
@@ -152,13 +170,15 @@ def number(source: Source) -> Input:
     return Input("number", source)
 
 
-def flag(source: Source) -> Input:
+def flag(source: Source, where: Iterable[Source] = ()) -> Input:
     """A 0/1 or boolean column; other values raise.
 
-    >>> flag("correct").kind
-    'flag'
+    Where one of the flags ``where`` is 0 it is 0, whatever the column has.
+
+    >>> flag("correct", where=["answered"]).sources
+    ('correct', 'answered')
     """
-    return Input("flag", source)
+    return Input("flag", source, others=tuple(where))
 
 
 def label(source: Source, positive: Any = None) -> Input:
@@ -186,6 +206,15 @@ def category(source: Source, peer: Source) -> Input:
     'category'
     """
     return Input("category", source, peer)
+
+
+def labels(source: Source) -> Input:
+    """Lists of labels as a cell key: the order in a list and repeats do not matter.
+
+    >>> labels("topics").kind
+    'labels'
+    """
+    return Input("labels", source)
 
 
 def score(source: Source) -> Input:
@@ -321,6 +350,13 @@ def _float(ns: Any, expr: Any, family: str | None) -> Any:
     """A number as Float64, NaN as null."""
     value = expr.cast(ns.Float64)
     return value.fill_nan(None) if family in (None, "float", "number") else value
+
+
+def _where(ns: Any, value: Any, *flags: Any) -> Any:
+    """A value where no flag is 0, and 0 elsewhere."""
+    for flag in flags:
+        value = ns.when(flag == 0.0).then(0.0).otherwise(value)
+    return value
 
 
 def _is_class(ns: Any, expr: Any, family: str | None, value: Any) -> Any:

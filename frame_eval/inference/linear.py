@@ -334,7 +334,7 @@ def central_differences(
             for sign in (1.0, -1.0):
                 moved = values[name].copy()
                 moved[at] = value + sign * step
-                sides.append(finish(Sums({**values, name: moved}, sums.classes)))
+                sides.append(finish(Sums({"rows": sums.rows, **values, name: moved}, sums.classes)))
             result[(*at, j)] = (sides[0] - sides[1]) / (2 * step)
     return result
 

@@ -94,12 +94,14 @@ class PerClass(NamedTuple):
     """From a class to its metric, over the same sums; and which classes have one.
 
     ``known`` finds the classes that there are from the values of the cell keys; ``labels`` are the
-    ones asked for (None: all), each of which has a row, whether it occurs or not.
+    ones asked for (None: all), each of which has a row, whether it occurs or not. Where cells are
+    combinations of many, ``cells`` gives label and prediction (0 or 1) of each for one class.
     """
 
     of: Callable[[Any], Metric]
     labels: Sequence[Any] | None = None
     known: Callable[[tuple[Any, ...]], Sequence[Any]] = _first_domain
+    cells: Callable[[tuple[Any, ...], Any], tuple[Array, Array]] | None = None
 
 
 @dataclass(frozen=True)
@@ -138,10 +140,10 @@ class Metric:
         Inputs that are extra group keys; ``finish`` sees a trailing axis for each.
     ordered
         Whether the cell key has many values in order, as scores have: ``finish`` then sees one
-        slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do not read it. Of
+        slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do not read it.
+        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells. Of
         several cell keys every combination that occurs is a cell, and ``s.classes[0]`` is a Polars
-        frame with a column for each. Written with ``s.total``, ``s.dot`` and running sums it needs
-        no array of all cells.
+        frame with a column for each.
     runs
         Whether neighbouring ordered cells may be made one where they hold rows of one and the same
         kind (as under a ROC curve, a straight line): resamples are then of fewer cells.

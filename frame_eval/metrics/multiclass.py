@@ -153,11 +153,9 @@ def _average_gradient(
         with np.errstate(divide="ignore", invalid="ignore"):
             share = found.weights[..., j, None] / whole[..., None]
             of_weight = (found.values[..., j, None] - mean[..., None]) / whole[..., None]
-        gradient = ranking.gradient(sums)
-        sides = [
-            order.by_cell(np.where(share > 0, share * sums.by_cell(gradient[name]), 0.0))
-            for name in ("pos", "neg")
-        ]
+            given = ranking.gradient(sums)
+            slopes_of = [sums.by_cell(given[side]) for side in ("pos", "neg")]
+            sides = [order.by_cell(np.where(share > 0, share * one, 0.0)) for one in slopes_of]
         for k, others, up, down in zip(contest.positive, contest.negative, *sides, strict=True):
             slopes[k] += up
             for other in others:

@@ -145,7 +145,7 @@ def roc_auc(
         _check_single(positive)
         return averaged_ranking(AUC, target, scores, average, multi_class)
     _check_several(average, multi_class)
-    return _of_scores(
+    return of_scores(
         "roc_auc",
         target,
         scores,
@@ -172,7 +172,7 @@ def _check_several(average: object, multi_class: object = "ovr") -> None:
         )
 
 
-def _of_scores(
+def of_scores(
     name: str, target: Source, scores: Source, positive: Any, finish: Any, **options: Any
 ) -> Metric:
     """A metric of the positives and negatives at each distinct score."""
@@ -235,7 +235,7 @@ def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.gini("y", "score"))["estimate"].item()
     0.75
     """
-    return _of_scores(
+    return of_scores(
         "gini",
         target,
         scores,
@@ -396,7 +396,7 @@ def average_precision(
         return averaged_ranking(AP, target, scores, average)
     _check_several(average)
     if at_prevalence is None:
-        return _of_scores(
+        return of_scores(
             "average_precision",
             target,
             scores,
@@ -408,7 +408,7 @@ def average_precision(
             expression=_ap_expression,
         )
     _check_share("at_prevalence", at_prevalence)
-    return _of_scores(
+    return of_scores(
         f"average_precision(prevalence={at_prevalence:g})",
         target,
         scores,
@@ -509,7 +509,7 @@ def partial_auc(
     0.6666666666666666
     """
     _check_share("max_fpr", max_fpr)
-    return _of_scores(
+    return of_scores(
         f"partial_auc(fpr<={max_fpr:g})",
         target,
         scores,
@@ -563,7 +563,7 @@ def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.ks("y", "score"))["estimate"].item()
     0.5
     """
-    return _of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
+    return of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
 
 
 def _points(s: Any) -> tuple[Any, Any]:
@@ -626,7 +626,7 @@ def precision_at_recall(
     0.6666666666666666
     """
     _check_bound("recall", recall)
-    return _of_scores(
+    return of_scores(
         f"precision_at_recall({recall:g})",
         target,
         scores,
@@ -673,7 +673,7 @@ def recall_at_precision(
     0.5
     """
     _check_bound("precision", precision)
-    return _of_scores(
+    return of_scores(
         f"recall_at_precision({precision:g})",
         target,
         scores,
@@ -694,9 +694,14 @@ def _check_bound(name: str, value: float) -> None:
 
 def _top(k: float, s: Any) -> tuple[Any, Any]:
     """Expected positives among the rows that fit, and how many fit."""
+    rows = np.sum(s.rows, axis=-1)
+    return top_share(k if k < 1 else np.minimum(k / np.maximum(rows, 1.0), 1.0), s)
+
+
+def top_share(share: Any, s: Any) -> tuple[Any, Any]:
+    """Expected positives among a share of the rows, those with the highest scores; its size."""
     n = s.n[..., ::-1]
-    rows, total = np.sum(s.rows, axis=-1), np.sum(n, axis=-1)
-    fit = total * (k if k < 1 else np.minimum(k / np.maximum(rows, 1.0), 1.0))
+    fit = np.sum(n, axis=-1) * share
     flagged = np.clip(over(fit[..., None] - (np.cumsum(n, axis=-1) - n), n), 0, 1)
     return np.sum(s.pos[..., ::-1] * flagged, axis=-1), fit
 
@@ -755,7 +760,7 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     0.75
     """
     finish = partial(_precision_at_k, _check_k(k))
-    return _of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH)
+    return of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH)
 
 
 def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
@@ -794,7 +799,7 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
     >>> df.eval.summary(fe.recall_at_k("y", "score", 0.5))["estimate"].item()
     0.75
     """
-    return _of_scores(
+    return of_scores(
         f"recall@{k}",
         target,
         scores,

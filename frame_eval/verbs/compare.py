@@ -48,6 +48,7 @@ from frame_eval.verbs.summary import (
     check_metrics,
     check_names,
     notes_of,
+    of_one_class,
     per_class,
     together,
 )
@@ -579,7 +580,8 @@ def _contrasts(
     for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
         at = position[metric.name]
         remarks = [notes[at], *_imbalance(metric, prevalence)]
-        both = sides(metric, tables[at])
+        first, second = (of_one_class(metrics[at], table, label) for table in tables[at])
+        both = sides(metric, (first, second))
         result.append(Contrast(at, metric, label, pairs, both, present, remarks))
     return result
 

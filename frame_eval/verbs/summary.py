@@ -21,7 +21,7 @@ from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce import Ranked, Reduced, Roles, reduce
+from frame_eval.reduce import Ranked, Reduced, Roles, Table, reduce
 from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
@@ -350,10 +350,24 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
         if wanted is not None and not set(wanted) & set(known):
             raise EvalError(f"no class is among labels={wanted!r}. Classes: {listing(known)}.")
         result += [
-            (metric.per_class.of(value).alias(metric.name), value, table)
+            (
+                metric.per_class.of(value).alias(metric.name),
+                value,
+                of_one_class(metric, table, value),
+            )
             for value in (known if wanted is None else wanted)
         ]
     return result
+
+
+def of_one_class(metric: Metric, table: Table, value: Any) -> Table:
+    """The table of the metric of a class: the same, or with label and prediction as its cells."""
+    if metric.per_class is None or metric.per_class.cells is None:
+        return table
+    cells = metric.per_class.cells(table.classes, value)
+    (code,) = table.cells
+    domain = [False, True]
+    return replace(table, cells=tuple(c[code] for c in cells), classes=(domain, domain)).merged()
 
 
 def notes_of(metric: Metric, found: Linear) -> Any:
