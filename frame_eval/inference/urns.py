@@ -218,7 +218,7 @@ class Additive(Urn):
         """From how many units of each kind exchange their two groups to the statistic of both."""
         total = self.counts @ self.matrix
         other = self.matrix.reshape(len(self.counts), 2, -1)[:, ::-1].reshape(self.matrix.shape)
-        change = other - self.matrix
+        change = np.asfortranarray(other - self.matrix)
         return lambda swaps: self.of_totals(total + _product(swaps, change))
 
     def combined(self, coefficients: Floats) -> tuple[Urn, Floats]:
