@@ -13,7 +13,7 @@ from frame_eval.metrics.core import Array, Sums, Term
 from frame_eval.table import Floats, Ints, Part, Ranked
 from frame_eval.threads import Result, spread_out
 
-BLOCK = 1 << 15  # rows that are worked on at once stay in the cache
+BLOCK = 1 << 17  # rows that are worked on at once stay in the cache
 
 
 class Group:
