@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -347,6 +347,40 @@ def points_of(kind: str, flagged: Flagged, points: int | None, level: float) -> 
     if kind in WITHOUT_NOTHING:
         thinned = thinned.take(slice(1, None))
     return {"threshold": thinned.threshold, **CURVES[kind](thinned, level), "n": thinned.n}
+
+
+def routed(
+    sums: Sums, fixed: Mapping[str, float], points: int | None, level: float, *, counted: bool
+) -> dict[str, Floats]:
+    """Accuracy and mean cost where the rows under a threshold go to a fallback.
+
+    ``other`` are the rows that the fallback has right, ``cost`` is paid for every row and ``extra``
+    for those that are handed on: sums by cell, or ``fixed`` for every row.
+    """
+    f = Flagged.of(sums, counted=counted).thinned(points)
+    kept, whole = f.tp + f.fp, f.tp[-1] + f.fp[-1]
+
+    def by_cell(name: str) -> Floats:
+        return sums.n * fixed[name] if name in fixed else getattr(sums, name)  # type: ignore[no-any-return]
+
+    def handed_on(name: str) -> Floats:
+        return np.concatenate([[0.0], np.cumsum(by_cell(name))])[::-1][f.at]
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        accuracy, among_kept = (f.tp + handed_on("other")) / whole, f.tp / kept
+    low, high = np.full((2, len(kept)), np.nan)
+    if counted:
+        low, high = wilson(accuracy, whole, level)
+    return {
+        "threshold": f.threshold,
+        "handed_on": 1.0 - kept / whole,
+        "accuracy": accuracy,
+        "accuracy_low": low,
+        "accuracy_high": high,
+        "accuracy_kept": among_kept,
+        "cost": (by_cell("cost").sum() + handed_on("extra")) / whole,
+        "n": f.n,
+    }
 
 
 def reliability(

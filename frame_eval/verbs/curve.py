@@ -127,7 +127,7 @@ def curve(
     check_option("kind", kind, get_args(Kind))
     check_option("strategy", strategy, get_args(Strategy))
     check_option("missing", missing, ("raise", "drop"))
-    _check_points(points)
+    check_points(points)
     if not isinstance(bins, int) or bins < 1:  # type: ignore[redundant-expr]  # users are not checked
         raise EvalError(f"bins={bins!r} is not a positive integer")
     _check_prevalence(kind, at_prevalence)
@@ -229,6 +229,7 @@ def _check_prevalence(kind: str, given: object) -> None:
         raise EvalError(f"at_prevalence={given!r} is for thresholds, and between 0 and 1")
 
 
-def _check_points(points: object) -> None:
+def check_points(points: object) -> None:
+    """Raise unless it is a number of points that a curve can be thinned to, or None."""
     if points is not None and (not isinstance(points, int) or points < 50):
         raise EvalError(f"points={points!r} is neither None nor a whole number of at least 50")
