@@ -26,6 +26,7 @@ class Table:
     second moments of the weighted contributions within each row of the table (rows x names x
     names), or None where they follow from the counts. A unit is a cluster, or with ``singles`` a
     set of rows that are each a unit of their own. ``strata`` has the stratum of every unit by code.
+    With ``times`` a unit stands for so many units with equal sums, all of them added up.
     """
 
     names: tuple[str, ...]
@@ -42,6 +43,7 @@ class Table:
     singles: bool
     weighted: bool
     strata: Ints | None = None
+    times: Floats | None = None
 
     @property
     def keys(self) -> tuple[Ints, ...]:
@@ -77,6 +79,7 @@ class Table:
             plain=sums if self.plain is self.sums else pick(self.plain),
             moments=None if self.moments is None else pick(self.moments),
             missing=pick(self.missing),
+            times=None if self.times is None else pick(self.times),
         )
 
     def emptied(self, where: Any) -> Table:

@@ -23,15 +23,20 @@ LAYERS: list[tuple[str, list[str], list[str]]] = [
     ("metrics", ["metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
     ("threads", [], []),
     ("table", ["threads", "errors"], ["numpy", "polars"]),  # Polars sorts faster
-    ("inference", ["inference", "table", "threads", "metrics", "errors"], ["numpy", "scipy"]),
-    ("reduce*", ["reduce*", "table", "threads", "metrics", "columns", "errors"], ANY),
+    ("running", ["errors"], ["tqdm"]),
+    (
+        "inference",
+        ["inference", "table", "threads", "metrics", "running", "errors"],
+        ["numpy", "scipy"],
+    ),
+    ("reduce*", ["reduce*", "table", "threads", "metrics", "columns", "running", "errors"], ANY),
     ("units", ["units", "metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
-    ("evaluation", ["reduce*", "columns", "errors"], ["pandas", "polars", "narwhals"]),
+    ("evaluation", ["reduce*", "columns", "running", "errors"], ["pandas", "polars", "narwhals"]),
     (
         "verbs",
         [
             *["verbs", "evaluation", "reduce*", "units", "inference"],
-            *["table", "threads", "metrics", "columns", "errors"],
+            *["table", "threads", "metrics", "columns", "running", "errors"],
         ],
         ["numpy", "polars", "narwhals"],
     ),

@@ -47,7 +47,7 @@ def cr2(found: Linear) -> Variance:
             np.where(sample.count > 0, sample.influence / np.sqrt(1 - sample.share), 0.0)
             for sample in found.samples
         )
-        total = np.bincount(found.group, np.square(inflated), groups)
+        total = np.bincount(found.group, np.square(inflated) / _times(found), groups)
         if found.singles:
             total = np.sum(values, axis=0)
         df = np.sum(values, axis=0) ** 2 / np.sum(spreads, axis=0)
@@ -92,7 +92,7 @@ def intraclass(sample: Sample, group: Ints, groups: int) -> Floats:
     code, size, count = group[inside], sample.size[inside], sample.count[inside]
     units = np.bincount(code, count, groups)
     rows = np.bincount(code, count * size, groups)
-    between = np.bincount(code, sample.influence[inside] ** 2 / size, groups) / (units - 1)
+    between = np.bincount(code, sample.squares[inside] / size, groups) / (units - 1)
     within = sample.within / (rows - units)
     m0 = (rows - np.bincount(code, count * size**2, groups) / rows) / (units - 1)
     rho = (between - within) / (between + (m0 - 1) * within)
@@ -168,4 +168,10 @@ def _sandwich(found: Linear) -> Floats:
         squares = np.sum([sample.squares for sample in found.samples], axis=0)
     else:
         squares = np.sum([sample.influence for sample in found.samples], axis=0) ** 2
+        squares = squares / _times(found)
     return added(found.group, squares, groups)
+
+
+def _times(found: Linear) -> Floats | float:
+    """How many units a row of the samples stands for, where that is not said by the sample."""
+    return 1.0 if found.times is None else found.times

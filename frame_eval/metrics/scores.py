@@ -40,8 +40,8 @@ def _auc_gradient(s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         of_positives, of_negatives = auc / positives, (1 - auc) / negatives
     return {
-        "pos": lambda c: _negatives_below(c) / pairs - of_positives,
-        "neg": lambda c: of_negatives - _positives_below(c) / pairs,
+        "pos": lambda c: c.by_cell(_negatives_below) / pairs - of_positives,
+        "neg": lambda c: of_negatives - c.by_cell(_positives_below) / pairs,
     }
 
 

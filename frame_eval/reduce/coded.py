@@ -23,7 +23,10 @@ from frame_eval.threads import concurrently, halves
 
 @dataclass(frozen=True)
 class Reduced:
-    """The sums of every metric, with what the codes of slices, systems and examples mean."""
+    """The sums of every metric, with what the codes of slices, systems and examples mean.
+
+    The last ``conditions`` slices are named ones, which there are also without rows.
+    """
 
     slices: pl.DataFrame
     systems: pl.DataFrame
@@ -31,6 +34,12 @@ class Reduced:
     tables: list[Any]  # a Table, or a Ranked where cells are ordered, for every metric
     cluster_of: Ints | None = None
     example_ids: pl.DataFrame | None = None
+    conditions: int = 0
+
+    @property
+    def named(self) -> Any:
+        """Which slices are named conditions."""
+        return np.arange(self.shape[0]) >= self.shape[0] - self.conditions
 
 
 class Cells(Protocol):
@@ -118,6 +127,7 @@ def coded(
         tables,
         cluster_of,
         ids,
+        len(prepared.conditions),
     )
 
 
@@ -296,6 +306,7 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
+        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
     outside: Any = np.False_
     for cell in cell_codes:

@@ -161,10 +161,9 @@ def summary(
     if len(roles) > 1 and (drawn or simultaneous or details or strata is not None):
         raise EvalError("crossed clusters go with analytic intervals, one at a time, no strata")
     moments = details or (interval is not None and not drawn)
-    measured = [
-        measure(frame, metrics, chosen, one, missing, moments=moments, alike=drawn, tabled=details)
-        for one in roles
-    ]
+    apart = not (drawn or simultaneous or details or len(roles) > 1)
+    how = {"moments": moments, "alike": drawn, "tabled": details, "apart": apart}
+    measured = [measure(frame, metrics, chosen, one, missing, **how) for one in roles]
     found = measured[0].crossed(*measured[1:]) if len(roles) > 1 else measured[0]
     draws = check_draws(resamples, seed)
     levels = found.simultaneous(check_level(level), draws) if simultaneous else None
@@ -266,6 +265,7 @@ def measure(
     moments: bool = True,
     alike: bool = False,
     tabled: bool = False,
+    apart: bool = False,
 ) -> Measured:
     """The metrics of a frame, ready for intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
@@ -279,6 +279,7 @@ def measure(
         moments=moments,
         alike=alike,
         tabled=tabled or alike,
+        apart=apart,
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
@@ -372,7 +373,7 @@ def of_one_class(metric: Metric, table: Table, value: Any) -> Table:
 def notes_of(metric: Metric, found: Linear) -> Any:
     """Why an estimate is null, or what the metric has to remark on it."""
     missing = ~np.isfinite(found.estimate)
-    notes = found.totals.apply(lambda s: _reasons(metric, s), default="")
+    notes = found.totals.apply(lambda s: _reasons(metric, s), default="", where=missing)
     notes = np.where(missing, notes, "")
     notes[missing & (notes == "")] = "undefined"
     notes[found.rows == 0] = "no rows"
