@@ -107,7 +107,7 @@ def test_many_thresholds_are_thinned():
         ({"level": 2}, "level=2"),
         ({"missing": "worst"}, "missing='worst'"),
         ({"fallback": "usd"}, "column 'usd' must be 0/1"),
-        ({"fallback": "larg"}, "did you mean 'large'"),
+        ({"fallback": "larg"}, "Did you mean 'large'"),
     ],
 )
 def test_bad_input(options, message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -191,7 +191,7 @@ def _groups(found: Reduced) -> Iterator[tuple[int, Sums, Units | None]]:
 
 
 def assembled(
-    found: Reduced, blocks: list[tuple[int, dict[str, Any], str | None]], kind: str
+    found: Reduced, blocks: Sequence[tuple[int, Mapping[str, Any], str | None]], kind: str
 ) -> pl.DataFrame:
     """The columns of all groups below one another, with the keys in front."""
     lengths = [len(columns["n"]) for _, columns, _ in blocks]
