@@ -70,6 +70,7 @@ from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.poststratify import poststratify
+from frame_eval.verbs.routing import routing
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.thresholds import bayes_threshold, best_threshold
@@ -150,6 +151,7 @@ __all__ = [
     "recall_at_precision",
     "rmse",
     "roc_auc",
+    "routing",
     "rule",
     "specificity",
     "summary",
