@@ -770,3 +770,24 @@ def test_clusters_that_both_systems_share_are_named_when_unpaired() -> None:
     alone = apart.eval.compare(fe.mean("cost"), **options)
     assert alone["note"].item() is None
     assert alone["std_error"].item() == pytest.approx(shared["std_error"].item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("cluster", [None, "doc"])
+@pytest.mark.parametrize("by", [None, "lang"])
+def test_threads_change_nothing(monkeypatch, cluster, by) -> None:
+    metrics = (fe.rate("correct"), fe.mean("cost"), fe.f1("label", "pred"))
+    alone = FRAME.eval.compare(*metrics, cluster=cluster, by=by, **ROLES)
+    monkeypatch.setattr("frame_eval.threads._LARGE", 0)
+    assert_frame_equal(FRAME.eval.compare(*metrics, cluster=cluster, by=by, **ROLES), alone)
+
+
+@pytest.mark.parametrize(("rows", "message"), [(1, "more than one row"), (2, "more than one clus")])
+def test_threads_find_what_can_not_be(monkeypatch, rows, message) -> None:
+    monkeypatch.setattr("frame_eval.threads._LARGE", 0)
+    bad = pl.concat([FRAME, FRAME.head(1)])
+    if rows == 2:
+        bad = FRAME.with_columns(
+            pl.when(pl.int_range(pl.len()) == 7).then(99).otherwise("doc").alias("doc")
+        )
+    with pytest.raises(fe.EvalError, match=message):
+        bad.eval.compare(fe.rate("correct"), cluster="doc", **ROLES)

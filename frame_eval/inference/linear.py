@@ -93,26 +93,30 @@ class Totals:
 
 def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
     """The sums of every row, times the coefficients at its place, added up."""
-    total: Any = np.zeros(1)
+    total: Any = None
     for weights, values in zip(coefficients.T, sums.T, strict=True):
-        if (weights == 1).all():
-            total = total + values
-        elif weights.any():
-            part = weights[place]
-            part *= values
-            part += total
-            total = part
-    return np.broadcast_to(total, len(place))
+        if not weights.any():
+            continue
+        part = values if (weights == 1).all() else spread(weights, place) * values
+        total = part if total is None else total + part
+    return np.zeros(len(place)) if total is None else total
+
+
+def spread(values: Floats, place: Ints) -> Any:
+    """The value at every place; where there is one alone, that one."""
+    return values[0] if len(values) == 1 else values[place]
 
 
 def group_codes(table: Table, systems: int) -> Ints:
     """One code per (slice, system)."""
-    return table.slice * systems + table.system
+    return table.slice if systems == 1 else table.slice * systems + table.system
 
 
 def added(group: Ints, values: Array, groups: int) -> Floats:
     """The values summed by group; ``group`` is sorted."""
     starts = np.searchsorted(group, np.arange(groups + 1))
+    if values.dtype == bool:
+        return np.diff(np.searchsorted(np.flatnonzero(values), starts)).astype(float)
     there = np.flatnonzero(np.diff(starts))
     total = np.zeros(groups)
     if len(there):
@@ -130,7 +134,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     group = group_codes(table, systems)
     groups = slices * systems
     totals, place = _totals(metric, table, group, groups)
-    starts = _starts(table, group)
+    starts = unit_starts(table, group)
     # Units of one row have no spread within.
     alone = isinstance(starts, slice) and not table.singles and table.rows.max(initial=0) <= 1
     alone = alone and table.times is None
@@ -164,13 +168,19 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     )
 
 
+def places(table: Table, group: Ints) -> Ints:
+    """Where the rows of a table are among all groups and cells."""
+    place = group
+    for cell, values in zip(table.cells, table.classes, strict=True):
+        place = place * len(values) + cell
+    return place
+
+
 def _totals(metric: Metric, table: Table, group: Ints, groups: int) -> tuple[Totals, Ints]:
     """Sums by group and cell, and where each row of the table is among them."""
     if not metric.ordered:
         shape = tuple(len(values) for values in table.classes)
-        place = group
-        for size, cell in zip(shape, table.cells, strict=True):
-            place = place * size + cell
+        place = places(table, group)
         length = groups * int(np.prod(shape, dtype=int))
         total = np.bincount if shape else added
         arrays = [total(place, column, length) for column in (*table.sums.T, table.rows)]
@@ -301,7 +311,7 @@ def _gradient(metric: Metric, totals: Totals, sums: Sums) -> Floats:
     shape = np.asarray(sums.n).shape
     if metric.gradient is None:
         return central_differences(metric.finish, totals.names, sums, metric.cells)
-    given = metric.gradient(sums)
+    given = metric.slopes(sums)
     zero = np.zeros(shape)
     return np.stack([np.broadcast_to(given.get(name, zero), shape) for name in totals.names], -1)
 
@@ -331,7 +341,7 @@ def _cell_indices(shape: tuple[int, ...], cells: tuple[str, ...]) -> Iterator[tu
     return iter(np.ndindex(*shape[len(shape) - len(cells) :]))
 
 
-def _starts(table: Table, group: Ints) -> Any:
+def unit_starts(table: Table, group: Ints) -> Any:
     """Where the rows of every unit begin: the positions, or all of them as a slice."""
     if table.singles:
         return slice(None)
@@ -348,7 +358,7 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
             np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )
     unit_group = group[starts]
-    share = denominator / added(unit_group, denominator, groups)[unit_group]
+    share = denominator / spread(added(unit_group, denominator, groups), unit_group)
     none = np.zeros(groups)
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)

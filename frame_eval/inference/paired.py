@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -12,9 +13,15 @@ import scipy
 from frame_eval.errors import EvalError
 from frame_eval.inference import bootstrap, pairs
 from frame_eval.inference.bootstrap import Bootstrap
-from frame_eval.inference.difference import Difference, Pairs
+from frame_eval.inference.difference import (
+    Difference,
+    Pairs,
+    Sides,
+    example_values,
+    has_values,
+)
 from frame_eval.inference.intervals import SANDWICH, shown
-from frame_eval.inference.linear import Linear, Sample, added
+from frame_eval.inference.linear import Linear, Sample, added, scattered
 from frame_eval.inference.margins import Limits
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.resampled import (
@@ -23,13 +30,12 @@ from frame_eval.inference.resampled import (
     by_permutation,
     by_wilcoxon,
     by_wild,
-    example_differences,
 )
 from frame_eval.inference.variance import Variance, cr2
 from frame_eval.metrics.core import Metric
-from frame_eval.metrics.means import is_mean
 from frame_eval.metrics.quantiles import quantile_of
-from frame_eval.table import Floats, Ints, span
+from frame_eval.table import Floats, Ints, keyed, numbered
+from frame_eval.threads import concurrently
 
 Test: TypeAlias = Literal[
     "auto",
@@ -55,42 +61,9 @@ BINARY = ("score", "exact", "mid-p", "corrected")
 UNPAIRED = ("score", "pooled", "unpooled")
 
 
-def split(found: Linear) -> tuple[Linear, Linear]:
-    """The linearisation of two systems (codes 0 and 1) as one of each, grouped by slice."""
-    return _system(found, 0), _system(found, 1)
-
-
-def _system(found: Linear, system: int) -> Linear:
-    rows = span(np.flatnonzero((found.group & 1) == system))
-    samples = tuple(
-        Sample(
-            sample.influence[rows],
-            sample.squares[rows],
-            sample.share[rows],
-            sample.size[rows],
-            sample.count[rows],
-            sample.within[system::2],
-        )
-        for sample in found.samples
-    )
-    return replace(
-        found,
-        estimate=found.estimate[system::2],
-        share=found.share[system::2],
-        n=found.n[system::2],
-        clusters=found.clusters[system::2],
-        missing=found.missing[system::2],
-        rows=found.rows[system::2],
-        group=found.group[rows] // 2,
-        unit=found.unit[rows],
-        samples=samples,
-        strata=None if found.strata is None else found.strata[rows],
-    )
-
-
 def paired(
     metric: Metric,
-    found: Linear,
+    sides: Sides,
     cluster_of: Ints,
     method: Method,
     level: float,
@@ -98,58 +71,64 @@ def paired(
     scale: float = 1.0,
     crossed: Sequence[Ints] = (),
 ) -> Difference:
-    """The difference of system 0 and system 1 on the same examples, in every slice.
+    """The difference of two systems on the same examples, in every slice.
 
     ``cluster_of`` is the cluster of every example; ``crossed`` the one that it is in another way,
     and by both ways together. ``draws`` are those of the methods that resample. With ``scale`` the
-    estimate of system 1 counts only so much, for margins relative to it.
+    estimate of the second system counts only so much, for margins relative to it.
     """
-    both, joint = _together(metric, found, cluster_of, scale)
+    both = _pairs(metric, sides, cluster_of)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        joint, counted = _side_by_side(metric, both, scale)
     if crossed:
-        other, common = (_together(metric, found, way, scale)[1] for way in crossed)
+        other, common = (_joint(_pairs(metric, sides, way), scale) for way in crossed)
         clusters = np.minimum(joint.clusters, other.clusters)
         joint = replace(joint, crossed=(joint, other, common), clusters=clusters)
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
-        alike = scale == 1 and not found.weighted and found.strata is None
+        alike = scale == 1 and not both.a.weighted and both.a.strata is None
         binary = _is_binary(metric, both) & ~grouped & alike
         _check_method(metric, method, grouped, binary)
         kind = method if method in SANDWICH else "cr2"
         variance = SANDWICH[str(kind)](joint)
         result = _by_t(joint, variance, str(kind), level, grouped)
-        higher, lower, ties = _counts(metric, both)
+        higher, lower, ties = counted
         if method in ("auto", *BINARY):
             counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
             result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
         elif method in RESAMPLING:
-            units, of_unit = cluster_of[found.table.unit], found.table.strata
-            strata = None
-            if of_unit is not None:
-                strata = _by_unit(units, of_unit[found.table.unit], int(units.max(initial=0)) + 1)
+            units = [cluster_of[side.table.unit] for side in sides]
+            first, strata = sides[0].table, None
+            if first.strata is not None:
+                size = int(units[0].max(initial=0)) + 1
+                strata = _by_unit(units[0], first.strata[first.unit], size)
             how = Resampling(units, strata, grouped, level, draws, scale)
             by = by_permutation if method == "permutation" else by_bootstrap
-            result = by(result, metric, found, method, how)
+            result = by(result, metric, sides, method, how)
         elif method == "wild":
             result = by_wild(result, joint, grouped, draws)
         elif method == "wilcoxon":
-            values = example_differences(metric, found)
-            result = by_wilcoxon(result, metric, both, values, grouped, level)
+            result = by_wilcoxon(result, metric, both, grouped, level)
         wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
         result = replace(result, wins=wins, losses=losses, ties=ties)
     return _tested(metric, method, _of_strata(joint, result))
 
 
-def joint(metric: Metric, found: Linear, cluster_of: Ints) -> Linear:
-    """The differences of system 0 and system 1 by slice, linearised over clusters."""
-    return _together(metric, found, cluster_of, 1.0)[1]
+def joint(metric: Metric, sides: Sides, cluster_of: Ints) -> Linear:
+    """The differences of two systems by slice, linearised over clusters."""
+    return _joint(_pairs(metric, sides, cluster_of), 1.0)
 
 
-def _together(
-    metric: Metric, found: Linear, cluster_of: Ints, scale: float
-) -> tuple[Pairs, Linear]:
-    a, b = split(in_units(metric, found))
-    both = Pairs(a, b, a.group, cluster_of[a.unit])
-    return both, _joint(both, scale)
+def _pairs(metric: Metric, sides: Sides, cluster_of: Ints) -> Pairs:
+    a, b = (in_units(metric, side) for side in sides)
+    return Pairs(a, b, a.group, cluster_of[a.unit])
+
+
+def _side_by_side(metric: Metric, both: Pairs, scale: float) -> tuple[Linear, Floats]:
+    """The linearised difference, and how many examples are higher, lower and equal."""
+    tasks: list[Any] = [partial(_joint, both, scale), partial(_counts, metric, both)]
+    joint, counts = concurrently(tasks, len(both.slice))
+    return joint, counts
 
 
 def by_t(joint: Linear, level: float) -> Difference:
@@ -203,14 +182,16 @@ def _joint(both: Pairs, scale: float) -> Linear:
     slices = len(a.estimate)
     group, cluster, place = _clusters(both)
 
-    def by_cluster(values: Floats) -> Floats:
-        return np.bincount(place, values, len(group)).astype(float, copy=False)
+    def by_cluster(*values: Any) -> list[Floats]:
+        tasks = [partial(scattered, place, column, len(group)) for column in values]
+        return concurrently(tasks, len(place))
 
     samples, sizes = [], np.zeros(len(group))
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
         step = of_a.influence - scale * of_b.influence
-        influence = by_cluster(step)
-        rows = by_cluster(np.where((of_a.size > 0) | (of_b.size > 0), 1.0, 0.0))
+        influence, share, rows = by_cluster(
+            step, of_a.share + of_b.share, (of_a.size > 0) | (of_b.size > 0)
+        )
         between = influence**2 / np.maximum(rows, 1.0)
         within = added(both.slice, step**2, slices) - added(group, between, slices)
         repeated = added(group, rows > 1, slices) > 0
@@ -218,7 +199,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
             Sample(
                 influence,
                 influence**2,
-                by_cluster(of_a.share + of_b.share) / 2,
+                share / 2,
                 rows,
                 (rows > 0).astype(float),
                 np.where(repeated, np.maximum(within, 0), 0),
@@ -252,17 +233,10 @@ def _by_unit(place: Ints, strata: Ints, units: int) -> Ints:
 def _clusters(both: Pairs) -> tuple[Ints, Ints, Ints]:
     """The slice and cluster of every cluster that there is, in order; and where each example is."""
     size = int(both.cluster.max(initial=0)) + 1
-    key = both.slice * size + both.cluster
+    key = keyed(both.slice, both.cluster, size)
     if (key[1:] > key[:-1]).all():
         return both.slice, both.cluster, np.arange(len(key))
-    span = int(key.max(initial=0)) + 1
-    if span <= 4 * len(key) + 1000:
-        # Marking the keys that occur spares the sort where most of them do.
-        there = np.zeros(span, bool)
-        there[key] = True
-        distinct, place = np.flatnonzero(there), (np.cumsum(there) - 1)[key]
-    else:
-        distinct, place = np.unique(key, return_inverse=True)
+    distinct, place = numbered(key)
     return distinct // size, distinct % size, place
 
 
@@ -289,31 +263,26 @@ def _check_method(metric: Metric, method: Method, grouped: Any, binary: Any) -> 
 
 
 def _counts(metric: Metric, both: Pairs) -> Floats:
-    """Examples with a higher value for system 0, a lower and an equal one, by slice.
+    """Examples with a higher value for the first system, a lower and an equal one, by slice.
 
     NaN where single examples have no value, or one for one system only.
     """
     slices = len(both.a.estimate)
-    share = metric.proportion is not None and metric.proportion.map is None
-    if not (share or is_mean(metric)):
+    if not has_values(metric):
         return np.full((3, slices), np.nan)
     size_a, size_b = both.a.samples[0].size, both.b.samples[0].size
-    a, b = _values(both.a), _values(both.b)
-    # The values come back from influences, with rounding in their last digits.
-    centre = (np.abs(both.a.estimate) + np.abs(both.b.estimate))[both.slice]
-    gap, rounding = a - b, 1e-12 * (np.abs(a) + np.abs(b) + centre)
+    a, b = (example_values(metric, side) for side in (both.a, both.b))
+    rounding: Any = 0.0
+    if both.a.weighted or max(size_a.max(initial=0), size_b.max(initial=0)) > 1:
+        # Averages come with rounding in their last digits, single values as they are.
+        rounding = 1e-12 * (np.abs(a) + np.abs(b))
+    gap = a - b
     kinds = (gap > rounding, gap < -rounding, np.abs(gap) <= rounding)
-    counts = np.array([added(both.slice, (size_a > 0) & kind, slices) for kind in kinds])
+    counts = np.array([added(both.slice, kind, slices) for kind in kinds])
     # Of a precision or recall, different examples are the denominator of each system.
+    share = metric.proportion is not None
     differ = size_a != size_b if share else (size_a > 0) != (size_b > 0)
     return np.where(added(both.slice, differ, slices) == 0, counts, np.nan)
-
-
-def _values(system: Linear) -> Floats:
-    """The value of every example, recovered from its influence; NaN where it has no weight."""
-    sample = system.samples[0]
-    values: Floats = sample.influence / sample.share + system.estimate[system.group]
-    return values
 
 
 def _by_t(
@@ -453,14 +422,14 @@ def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
 
 def unpaired(
     metric: Metric,
-    found: Linear,
+    sides: Sides,
     method: Method,
     level: float,
     draws: Draws = DRAWS,
     scale: float = 1.0,
 ) -> Difference:
-    """The difference of system 0 and system 1 on different examples, in every slice."""
-    a, b = split(in_units(metric, found))
+    """The difference of two systems on different examples, in every slice."""
+    a, b = (in_units(metric, side) for side in sides)
     value = a.estimate - scale * b.estimate
     grouped = (a.clusters < a.n) | (b.clusters < b.n)
     if method in ("exact", "mid-p", "corrected", "wild", "wilcoxon"):
@@ -477,7 +446,7 @@ def unpaired(
         shared = grouped & _shared_clusters(a, b)
         note = "clusters of both systems taken as independent"
         result = replace(result, note=np.where(shared & (result.note == ""), note, result.note))
-        alike = not a.weighted and found.strata is None
+        alike = not a.weighted and a.strata is None
         score = np.full(len(value), metric.proportion is not None and alike)
         score &= ~grouped & (a.n > 0) & (b.n > 0) & (scale == 1)
         if metric.proportion is not None and metric.proportion.map is not None:
@@ -489,13 +458,14 @@ def unpaired(
             result = _by_two_proportions(result, a, b, kind, level, score)
         elif method in RESAMPLING:
             # Systems that are independent are strata: each keeps the number of its units.
-            unit = found.table.unit * 2 + found.table.system
-            strata = np.arange(unit.max(initial=0) + 1) % 2
-            if found.table.strata is not None:
-                strata += 2 * np.repeat(found.table.strata, 2)[: len(strata)]
-            how = Resampling(unit, strata, grouped, level, draws, scale, paired=False)
+            units = [side.table.unit * 2 + k for k, side in enumerate(sides)]
+            strata = np.arange(1 + max(unit.max(initial=1) for unit in units)) % 2
+            for unit, side in zip(units, sides, strict=True):
+                if side.table.strata is not None:
+                    strata[unit] += 2 * side.table.strata[side.table.unit]
+            how = Resampling(units, strata, grouped, level, draws, scale, paired=False)
             by = by_permutation if method == "permutation" else by_bootstrap
-            result = by(result, metric, found, method, how)
+            result = by(result, metric, sides, method, how)
     return _tested(metric, method, _of_strata(a, result))
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from frame_eval.errors import EvalError
+from frame_eval.inference.difference import Sides
 from frame_eval.inference.linear import Linear, Sample, added
-from frame_eval.inference.paired import in_units, joint, paired, split
+from frame_eval.inference.paired import in_units, joint, paired
 from frame_eval.inference.pairs import welch_df
 from frame_eval.inference.variance import cr2
 from frame_eval.metrics.core import Metric
@@ -39,7 +40,7 @@ class Pilot:
     correlation: Floats
 
 
-def pilot_of_pairs(metric: Metric, found: Linear, cluster_of: Ints) -> Pilot:
+def pilot_of_pairs(metric: Metric, sides: Sides, cluster_of: Ints) -> Pilot:
     """What two systems on the same examples say, by slice.
 
     n times the squared error of the difference is the variance of an example: with every example
@@ -48,17 +49,17 @@ def pilot_of_pairs(metric: Metric, found: Linear, cluster_of: Ints) -> Pilot:
     of an example it is part of both. 0/1 pairs of one trial have their discordance for variance.
     """
     _check(metric)
-    a, b = split(in_units(metric, found))
-    together = joint(metric, found, cluster_of)
-    alone = joint(metric, found, np.arange(len(cluster_of)))
-    counts = paired(metric, found, cluster_of, None, 0.95)
+    a, b = (in_units(metric, side) for side in sides)
+    together = joint(metric, sides, cluster_of)
+    alone = joint(metric, sides, np.arange(len(cluster_of)))
+    counts = paired(metric, sides, cluster_of, None, 0.95)
     n = together.n
     with np.errstate(divide="ignore", invalid="ignore"):
         (trial_a, times_a), (trial_b, times_b) = _trials(a), _trials(b)
         within, noise = trial_a + trial_b, trial_a / times_a + trial_b / times_b
         clustered = cr2(together)
         between = np.maximum(cr2(alone).value * n - noise, 0)
-        single = (times_a == 1) & (times_b == 1) & _is_share(metric) & (not found.weighted)
+        single = (times_a == 1) & (times_b == 1) & _is_share(metric) & (not a.weighted)
         discordance = np.where(single, (counts.wins + counts.losses) / n, np.nan)
         trials = np.where((within > 0) & (times_a != times_b), within / noise, times_a)
     size = np.sum([sample.size for sample in together.samples], axis=0)
@@ -73,7 +74,7 @@ def pilot_of_pairs(metric: Metric, found: Linear, cluster_of: Ints) -> Pilot:
         cluster_size=_mean_size(together.group, size, len(n)),
         design_effect=_at_least_1(clustered.value * n - noise, between),
         discordance=discordance,
-        rate=_rate(metric, found, (a.estimate + b.estimate) / 2),
+        rate=_rate(metric, a, (a.estimate + b.estimate) / 2),
         correlation=_correlation(a, b),
     )
 
@@ -112,33 +113,26 @@ def pilot_of_rows(metric: Metric, found: Linear) -> Pilot:
     )
 
 
-def pilot_of_two(metric: Metric, found: Linear) -> Pilot:
+def pilot_of_two(metric: Metric, sides: Sides) -> Pilot:
     """What two systems on different examples say, by slice: the sum of their variances.
 
     Rates are taken as equal, at their mean. ``n`` is the harmonic mean of both numbers of rows, the
     size of two equal samples of the same error.
     """
-    both = pilot_of_rows(metric, found)
+    a, b = (pilot_of_rows(metric, side) for side in sides)
     with np.errstate(divide="ignore", invalid="ignore"):
-        pilot = Pilot(*(_halves(getattr(both, f.name)).mean(0) for f in fields(both)))
-        one = both.between * both.design_effect
-        between, clustered = _halves(both.between).sum(0), _halves(one).sum(0)
-        rate = _halves(both.rate).mean(0)
-        errors = _halves(one / both.n)
+        mean = Pilot(*((getattr(a, f.name) + getattr(b, f.name)) / 2 for f in fields(a)))
+        of_a, of_b = a.between * a.design_effect, b.between * b.design_effect
+        between, rate = a.between + b.between, mean.rate
         return replace(
-            pilot,
-            estimate=_halves(both.estimate)[0] - _halves(both.estimate)[1],
-            n=2 / (1 / _halves(both.n)).sum(0),
-            clusters=_halves(both.clusters).sum(0),
-            df=welch_df(*(x for half in zip(errors, _halves(both.df), strict=True) for x in half)),
+            mean,
+            estimate=a.estimate - b.estimate,
+            n=2 / (1 / a.n + 1 / b.n),
+            clusters=a.clusters + b.clusters,
+            df=welch_df(of_a / a.n, a.df, of_b / b.n, b.df),
             between=np.where(np.isfinite(rate), 2 * rate * (1 - rate), between),
-            design_effect=_at_least_1(clustered, between),
+            design_effect=_at_least_1(of_a + of_b, between),
         )
-
-
-def _halves(values: Floats) -> Floats:
-    """System 0 and system 1, by slice."""
-    return np.stack([values[0::2], values[1::2]])
 
 
 def _check(metric: Metric) -> None:

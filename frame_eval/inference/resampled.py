@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,26 +11,31 @@ import numpy as np
 from frame_eval.errors import EvalError
 from frame_eval.inference import bootstrap
 from frame_eval.inference.bootstrap import bootstrapped
-from frame_eval.inference.difference import Difference, Pairs
-from frame_eval.inference.linear import Linear, group_codes
+from frame_eval.inference.difference import (
+    Difference,
+    Pairs,
+    Sides,
+    example_values,
+    has_values,
+)
+from frame_eval.inference.linear import Linear
 from frame_eval.inference.permutation import paired_permutation, unpaired_permutation
 from frame_eval.inference.resample import Draws
-from frame_eval.inference.urns import Kinds, kinds_of, urn
+from frame_eval.inference.urns import Kinds, interleaved, kinds_of, urn
 from frame_eval.inference.wilcoxon import signed_rank
 from frame_eval.inference.wild import wild
 from frame_eval.metrics.core import Metric
-from frame_eval.metrics.means import is_mean
-from frame_eval.table import Floats, Ints
+from frame_eval.table import Ints
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """What is drawn for a difference: the unit of every row of the table, and the strata of units.
+    """What is drawn for a difference: the unit of every row of both tables, the strata of units.
 
     ``grouped`` says in which slices units are clusters.
     """
 
-    unit: Ints
+    units: Sequence[Ints]
     strata: Ints | None
     grouped: Any
     level: float
@@ -37,18 +43,20 @@ class Resampling:
     scale: float
     paired: bool = True
 
-    def kinds(self, metric: Metric, found: Linear) -> Kinds:
-        """The units of both systems, as what can be drawn."""
-        table = found.table
-        group = group_codes(table, 2)
-        return kinds_of(metric, table, found.totals, group, self.unit, self.strata)
+    def kinds(self, metric: Metric, sides: Sides) -> Kinds:
+        """The units of both systems, as what can be drawn; a slice has groups 2 i and 2 i + 1."""
+        first, second = (
+            kinds_of(metric, side.table, side.totals, side.table.slice, unit, self.strata)
+            for side, unit in zip(sides, self.units, strict=True)
+        )
+        return interleaved(first, second)
 
 
 def by_bootstrap(
-    result: Difference, metric: Metric, found: Linear, kind: Any, resampling: Resampling
+    result: Difference, metric: Metric, sides: Sides, kind: Any, resampling: Resampling
 ) -> Difference:
     """The difference by resampling the units of both systems: the same ones if they are paired."""
-    kinds = resampling.kinds(metric, found)
+    kinds = resampling.kinds(metric, sides)
     low, high, error, p = (np.full(len(result.value), np.nan) for _ in range(4))
     texts, notes = (np.full(len(result.value), "", object) for _ in range(2))
     coefficients = np.array([1.0, -resampling.scale])
@@ -71,15 +79,15 @@ def by_bootstrap(
 
 
 def by_permutation(
-    result: Difference, metric: Metric, found: Linear, _: Any, resampling: Resampling
+    result: Difference, metric: Metric, sides: Sides, _: Any, resampling: Resampling
 ) -> Difference:
     """The p-value by exchanging systems within units; or, unpaired, units between systems."""
-    kinds = resampling.kinds(metric, found)
+    kinds = resampling.kinds(metric, sides)
     if not resampling.paired:
-        if found.strata is not None:
+        if sides[0].strata is not None:
             raise EvalError("method='permutation' deals units to systems, not within strata")
         if resampling.grouped.any():
-            _check_nested(found)
+            _check_nested(sides)
     p = np.full(len(result.value), np.nan)
     texts = np.full(len(result.value), "", object)
     for i in np.flatnonzero(np.isfinite(result.value)):
@@ -112,13 +120,14 @@ def by_wild(result: Difference, joint: Linear, grouped: Any, draws: Draws) -> Di
 
 
 def by_wilcoxon(
-    result: Difference, metric: Metric, both: Pairs, values: Floats, grouped: Any, level: float
+    result: Difference, metric: Metric, both: Pairs, grouped: Any, level: float
 ) -> Difference:
     """Wilcoxon's signed ranks of the differences of examples, with an estimate of its own."""
     if grouped.any() or both.a.weighted:
         raise EvalError("method='wilcoxon' takes examples as independent and alike; use 'auto'")
-    if np.isnan(values).all() and len(values):
+    if not has_values(metric):
         raise EvalError(f"method='wilcoxon' needs a value per example, which {metric.name!r} lacks")
+    values = example_values(metric, both.a) - example_values(metric, both.b)
     there = np.isfinite(values)
     # Averages of trials come with rounding, which must not break ties; single values without.
     averaged = float(max(both.a.samples[0].size.max(initial=0), both.b.samples[0].size.max()) > 1)
@@ -144,22 +153,8 @@ def by_wilcoxon(
     )
 
 
-def example_differences(metric: Metric, found: Linear) -> Floats:
-    """The value of system 0 less that of system 1 on every example; NaN without such values."""
-    table = found.table
-    share = metric.proportion is not None and metric.proportion.map is None
-    if not (share or is_mean(metric)):
-        return np.full(int((table.system == 0).sum()), np.nan)
-    kinds = kinds_of(metric, table, found.totals, group_codes(table, 2), table.unit, None)
-    over, under = kinds.vectors.T[:2] if share else kinds.vectors.T[1::-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = over / under
-    return np.asarray(values[table.system == 0] - values[table.system == 1], float)
-
-
-def _check_nested(found: Linear) -> None:
-    table = found.table
-    both = np.intersect1d(table.unit[table.system == 0], table.unit[table.system == 1])
+def _check_nested(sides: Sides) -> None:
+    both = np.intersect1d(sides[0].table.unit, sides[1].table.unit)
     if len(both):
         raise EvalError(
             f"{len(both)} clusters have rows of both systems, so that they can not be dealt to one "

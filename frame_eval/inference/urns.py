@@ -20,6 +20,8 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.means import is_mean
 from frame_eval.table import Floats, Ints, Table, numbered, packed
 
+_LONGEST = 8  # neighbouring cells that are made one
+
 
 @dataclass(frozen=True)
 class Kinds:
@@ -38,6 +40,18 @@ class Kinds:
     vectors: Floats
     counts: Ints
     stratum: Ints | None = None
+
+    def take(self, rows: Ints) -> Kinds:
+        """Some of the rows."""
+        return replace(
+            self,
+            group=self.group[rows],
+            unit=None if self.unit is None else self.unit[rows],
+            cell=self.cell[rows],
+            vectors=self.vectors[rows],
+            counts=self.counts[rows],
+            stratum=None if self.stratum is None else self.stratum[rows],
+        )
 
 
 def kinds_of(
@@ -77,6 +91,27 @@ def kinds_of(
         counts,
         None if strata is None else strata[unit[chosen]],
     )
+
+
+def interleaved(first: Kinds, second: Kinds) -> Kinds:
+    """What can be drawn of two tables together: groups i become 2 i and 2 i + 1."""
+
+    def join(x: Any, y: Any) -> Any:
+        return None if x is None or y is None else np.concatenate([x, y])
+
+    group = np.concatenate([2 * first.group, 2 * second.group + 1])
+    both = replace(
+        first,
+        group=group,
+        unit=join(first.unit, second.unit),
+        cell=join(first.cell, second.cell),
+        vectors=join(first.vectors, second.vectors),
+        counts=join(first.counts, second.counts),
+        stratum=join(first.stratum, second.stratum),
+    )
+    if (group[1:] >= group[:-1]).all():
+        return both
+    return both.take(np.argsort(group, kind="stable"))
 
 
 def _flat(table: Table) -> Ints:
@@ -129,8 +164,7 @@ class Urn:
 
     def replicates(self, draws: Draws) -> Floats:
         """The statistic of every group (columns) in every resample (rows)."""
-        blocks = draws.weights(self.counts, self.strata)
-        return np.concatenate([self.value(weights) for weights in blocks])
+        return np.concatenate(draws.each(self.value, self.counts, self.strata))
 
     def jackknife(self) -> Floats:
         """The statistic of every group (columns) without one unit of each kind (rows)."""
@@ -190,7 +224,7 @@ class Additive(Urn):
 
         Its units have one numerator and one denominator, so that many more of them are alike.
         """
-        if self.finish is not _ratio or len(self.shape) != 2 or self.shape[0] != len(coefficients):
+        if self.finish is not _ratio or len(self.shape) != 2 or len(coefficients) == 1:
             return self, coefficients
         over, under = np.moveaxis(self.matrix.reshape(len(self.counts), *self.shape), -1, 0)
         if (under != under[:, :1]).any():
@@ -241,6 +275,8 @@ class Ranked(Urn):
     """Sums over many ordered cells: weights are carried to the sorted cells, without a sort."""
 
     def __init__(self, kinds: Kinds, part: Ints, parts: int) -> None:
+        if kinds.unit is None:
+            kinds, part = _in_order_of_cells(kinds, part)
         self.kinds, self.part = kinds, part
         unit, self.counts, self.strata = _units(kinds)
         self.parts = []
@@ -280,7 +316,7 @@ class Ranked(Urn):
                 names = self.kinds.names
                 slopes = central_differences(metric.finish, names, sums, metric.cells)[0].T
             else:
-                given = metric.gradient(sums)
+                given = metric.slopes(sums)
                 zero = np.zeros((1, len(cell)))
                 slopes = np.stack([given.get(name, zero)[0] for name in self.kinds.names])
             lengths = np.diff(np.append(starts, len(unit)))
@@ -303,6 +339,39 @@ class Ranked(Urn):
         )
         doubled = Ranked(both, np.concatenate([part, 1 - part]), 2)
         return lambda swaps: doubled.value(np.hstack([self.counts - swaps, swaps]))
+
+
+def _in_order_of_cells(kinds: Kinds, part: Ints) -> tuple[Kinds, Ints]:
+    """Single rows in the order of parts and cells; like ones of neighbouring cells made one kind.
+
+    That is where the metric allows it, and where cells have rows of one kind only.
+    """
+    order = np.lexsort((kinds.cell, part))
+    part, cell, vectors = part[order], kinds.cell[order], kinds.vectors[order]
+    stratum = None if kinds.stratum is None else kinds.stratum[order]
+    new = np.ones(len(order), bool)
+    if kinds.metric.runs:
+        same = (part[1:] == part[:-1]) & (vectors[1:] == vectors[:-1]).all(1)
+        if stratum is not None:
+            same &= stratum[1:] == stratum[:-1]
+        mixed = np.zeros(len(order) + 1, bool)
+        mixed[1:-1] = (part[1:] == part[:-1]) & (cell[1:] == cell[:-1])
+        mixed = mixed[1:] | mixed[:-1]
+        new[1:] = ~same | mixed[1:] | mixed[:-1]
+        first = np.flatnonzero(new)
+        at = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+        # Kinds of few sizes are drawn faster.
+        new |= at % _LONGEST == 0
+    starts = np.flatnonzero(new)
+    merged = replace(
+        kinds,
+        group=kinds.group[order][starts],
+        cell=cell[starts],
+        vectors=vectors[starts],
+        counts=np.add.reduceat(kinds.counts[order], starts),
+        stratum=None if stratum is None else stratum[starts],
+    )
+    return merged, part[starts]
 
 
 class _Drawn(Sums):
@@ -366,17 +435,7 @@ def urn(kinds: Kinds, groups: Sequence[int], *, together: bool = False, merged: 
     spans = [np.searchsorted(kinds.group, [group, group + 1]) for group in groups]
     rows = np.concatenate([np.arange(a, b) for a, b in spans])
     part = np.repeat(np.arange(len(groups)), [b - a for a, b in spans])
-    chosen = Kinds(
-        kinds.metric,
-        kinds.group[rows],
-        None if kinds.unit is None else kinds.unit[rows],
-        kinds.cell[rows],
-        kinds.classes,
-        kinds.names,
-        kinds.vectors[rows],
-        kinds.counts[rows],
-        None if kinds.stratum is None else kinds.stratum[rows],
-    )
+    chosen = kinds if len(rows) == len(kinds.group) else kinds.take(rows)
     parts = len(groups)
     if together:
         part, parts = np.zeros_like(part), 1

@@ -17,42 +17,38 @@ def sides(c: Any) -> Any:
     return {"pos": c.y, "neg": 1 - c.y}
 
 
+def _negatives_below(c: Any) -> Any:
+    """How many negatives have a lower score, and half of those with the same."""
+    return c.from_bottom("neg") - c.neg / 2
+
+
+def _positives_below(c: Any) -> Any:
+    return c.from_bottom("pos") - c.pos / 2
+
+
 def _auc(s: Any) -> Any:
-    pos, neg = s.pos, s.neg
-    pairs = pos.sum(-1) * neg.sum(-1)
-    wins = np.einsum("...k,...k->...", pos, np.cumsum(neg, axis=-1))
-    ties = np.einsum("...k,...k->...", pos, neg)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (wins - ties / 2) / pairs
+        return s.dot("pos", _negatives_below) / (s.total("pos") * s.total("neg"))
 
 
 def _auc_gradient(s: Any) -> Any:
     """Placement values (DeLong, DeLong and Clarke-Pearson 1988), centred at the AUC."""
-    positives, negatives = (x.sum(-1, keepdims=True) for x in (s.pos, s.neg))
-    auc = _auc(s)[..., None]
+    positives, negatives, auc = (x[..., None] for x in (s.total("pos"), s.total("neg"), _auc(s)))
+    pairs = negatives * positives
     with np.errstate(divide="ignore", invalid="ignore"):
-        below = _below(s.neg)
-        below /= negatives * positives
-        below -= auc / positives
-        above = _below(s.pos)
-        above /= -negatives * positives
-        above += (1 - auc) / negatives
-    return {"pos": below, "neg": above}
-
-
-def _below(counts: Any) -> Any:
-    """How many are in lower cells, and half of those in the same."""
-    below = np.cumsum(counts, axis=-1)
-    below -= counts / 2
-    return below
+        of_positives, of_negatives = auc / positives, (1 - auc) / negatives
+    return {
+        "pos": lambda c: _negatives_below(c) / pairs - of_positives,
+        "neg": lambda c: of_negatives - _positives_below(c) / pairs,
+    }
 
 
 def _no_positives(s: Any) -> Any:
-    return s.pos.sum(-1) == 0
+    return s.total("pos") == 0
 
 
 def _no_negatives(s: Any) -> Any:
-    return s.neg.sum(-1) == 0
+    return s.total("neg") == 0
 
 
 NO_POSITIVES = {"no positives": _no_positives}
@@ -61,13 +57,13 @@ SIDES: dict[str, tuple[str, ...]] = {"pos": ("pos",), "neg": ("neg",)}
 
 
 def _rows_of(counts: Any, s: Any) -> int:
-    """Rows of a class; weights have no scale, so it is the class's share of all rows."""
-    total = float(np.sum(s.n))
-    return round(float(np.sum(counts)) / total * float(np.sum(s.rows))) if total else 0
+    """Rows of a class from its sum: as weights have no scale, its share of all rows."""
+    total = float(s.total("n"))
+    return round(float(counts) / total * float(s.total("rows"))) if total else 0
 
 
 def _few(s: Any) -> Any:
-    rarer = min(_rows_of(s.pos, s), _rows_of(s.neg, s))
+    rarer = min(_rows_of(s.total(side), s) for side in SIDES)
     return f"{rarer} row{'' if rarer == 1 else 's'} of the rarer class" if rarer < 20 else ""
 
 
@@ -126,6 +122,7 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
         scores,
         positive,
         _auc,
+        runs=True,
         gradient=_auc_gradient,
         samples=SIDES,
         undefined=ONE_CLASS,
@@ -156,7 +153,11 @@ def _gini(s: Any) -> Any:
 
 
 def _gini_gradient(s: Any) -> Any:
-    return {name: 2 * slope for name, slope in _auc_gradient(s).items()}
+    return {name: _doubled(slope) for name, slope in _auc_gradient(s).items()}
+
+
+def _doubled(term: Any) -> Any:
+    return lambda c: 2 * term(c)
 
 
 def _gini_expression(c: Any) -> Any:
@@ -199,6 +200,7 @@ def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
         scores,
         positive,
         _gini,
+        runs=True,
         bounds=(-1, 1),
         gradient=_gini_gradient,
         samples=SIDES,
@@ -208,46 +210,54 @@ def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     )
 
 
-def from_top(counts: Any) -> Any:
-    """Counts from the highest score down to each, inclusive: what a threshold there flags."""
-    return np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1]
-
-
 def over(part: Any, whole: Any) -> Any:
     """A quotient that is 0 where nothing is counted yet."""
     return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
+def _hits(c: Any) -> Any:
+    """The positives with a score as high: what a threshold there flags."""
+    return c.from_top("pos")
+
+
+def _flagged(c: Any) -> Any:
+    return c.by_cell(_hits) + c.from_top("neg")
+
+
+def _precision(c: Any) -> Any:
+    return over(c.by_cell(_hits), c.by_cell(_flagged))
+
+
 def _ap(s: Any) -> Any:
-    hits = from_top(s.pos)
-    precision = over(hits, hits + from_top(s.neg))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.einsum("...k,...k->...", s.pos, precision) / s.pos.sum(-1)
+        return s.dot("pos", _precision) / s.total("pos")
+
+
+def _moves(c: Any) -> Any:
+    """How the precisions of the positives in a cell move with a positive above, and a negative."""
+    each, precision = over(c.pos, c.by_cell(_flagged)), c.by_cell(_precision)
+    return np.stack([each * (1 - precision), -each * precision])
 
 
 def _ap_gradient(s: Any) -> Any:
     """A row changes its own precision and that of all positives at or below its score."""
-    positives = s.pos.sum(-1, keepdims=True)
-    hits = from_top(s.pos)
-    flagged = hits + from_top(s.neg)
-    precision = over(hits, flagged)
-    each = over(s.pos, flagged)
-    gain = np.cumsum(each * (1 - precision), axis=-1)
-    loss = np.cumsum(each * precision, axis=-1)
-    ap = _ap(s)[..., None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {"pos": (precision + gain - ap) / positives, "neg": -loss / positives}
+    positives, ap = s.total("pos")[..., None], _ap(s)[..., None]
+
+    def below(c: Any) -> Any:
+        return c.from_bottom(_moves)
+
+    return {
+        "pos": lambda c: (c.by_cell(_precision) - ap + c.by_cell(below)[0]) / positives,
+        "neg": lambda c: c.by_cell(below)[1] / positives,
+    }
 
 
 def _restated(prevalence: float, s: Any) -> Any:
     """The sums as if positives were that share of the rows."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Sums(
-            {
-                "pos": s.pos * (prevalence / s.pos.sum(-1, keepdims=True)),
-                "neg": s.neg * ((1 - prevalence) / s.neg.sum(-1, keepdims=True)),
-            }
-        )
+        pos = s.pos * (prevalence / s.total("pos")[..., None])
+        neg = s.neg * ((1 - prevalence) / s.total("neg")[..., None])
+    return Sums({"pos": pos, "neg": neg})
 
 
 def _ap_at(prevalence: float, s: Any) -> Any:
@@ -259,19 +269,19 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
     restated = _restated(prevalence, s)
     share = {"pos": prevalence, "neg": 1 - prevalence}
     found = {}
-    for name, slope in _ap_gradient(restated).items():
-        part, count = getattr(restated, name) / share[name], getattr(s, name)
-        mean = np.einsum("...k,...k->...", slope, part)[..., None]
-        found[name] = (slope - mean) * share[name] / count.sum(-1, keepdims=True)
+    for name, term in _ap_gradient(restated).items():
+        slope, count = restated.by_cell(term), s.total(name)[..., None]
+        mean = restated.dot(slope, name)[..., None] / share[name]
+        found[name] = (slope - mean) * share[name] / count
     return found
 
 
 def _ap_note(s: Any) -> Any:
-    positives = _rows_of(s.pos, s)
-    total = float(np.sum(s.n))
+    total = float(s.total("n"))
     if not total:
         return ""
-    prevalence = f"prevalence {float(np.sum(s.pos)) / total:.3g}"
+    positives = _rows_of(s.total("pos"), s)
+    prevalence = f"prevalence {float(s.total('pos')) / total:.3g}"
     few = f"{positives} positives: biased, and optimistic"
     return f"{prevalence}; {few}" if positives < 50 else prevalence
 
@@ -444,6 +454,7 @@ def partial_auc(
         scores,
         positive,
         partial(_partial, max_fpr, standardized),
+        runs=True,
         gradient=partial(_partial_gradient, max_fpr, standardized),
         samples=SIDES,
         undefined=ONE_CLASS,
@@ -491,14 +502,13 @@ def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.ks("y", "score"))["estimate"].item()
     0.5
     """
-    return _of_scores("ks", target, scores, positive, _ks, undefined=ONE_CLASS, **ROUGH)
+    return _of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
 
 
 def _points(s: Any) -> tuple[Any, Any]:
     """Recall and precision of every threshold, from the highest down."""
-    hits = from_top(s.pos)[..., ::-1]
-    recall = over(hits, s.pos.sum(-1, keepdims=True))
-    return recall, over(hits, hits + from_top(s.neg)[..., ::-1])
+    recall = over(s.by_cell(_hits), s.total("pos")[..., None])
+    return recall[..., ::-1], s.by_cell(_precision)[..., ::-1]
 
 
 def _precision_at_recall(least: float, s: Any) -> Any:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import narwhals.exceptions
@@ -178,12 +178,13 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
             raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 
 
-def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
-    """The rows of a small result, as a Polars frame."""
+def collect(frame: nw.LazyFrame[Any], *, long: bool = False) -> pl.DataFrame:
+    """The rows of a result as a Polars frame; one as ``long`` as the input is not streamed."""
     native = nw.to_native(frame)
     with said_by(native):
         if frame.implementation.is_polars():
-            result: pl.DataFrame = native.collect(engine="streaming")
+            engine: Literal["in-memory", "streaming"] = "in-memory" if long else "streaming"
+            result: pl.DataFrame = native.collect(engine=engine)
         else:
             result = nw.to_native(frame.collect("polars"))
     return result

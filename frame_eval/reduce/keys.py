@@ -111,18 +111,15 @@ class Packed:
                 offset += width
         self.low, self.high = _sorted(low, high)
 
-    def field(self, position: int) -> Words:
-        """One of the fields, in the order of all of them."""
+    def field(self, position: int, rows: Any = slice(None)) -> Words:
+        """One of the fields, in the order of all of them; of some rows."""
         width, offset = self.widths[position], sum(self.widths[:position])
-        found = np.zeros_like(self.low)
-        if width:
-            mask = np.uint64((1 << width) - 1)
-            for part in blocks(len(found)):
-                if offset < self.base:
-                    found[part] = _shifted(self.low[part], -offset)
-                if self.high is not None and offset + width > self.base:
-                    found[part] |= _shifted(self.high[part].astype(np.uint64), self.base - offset)
-                found[part] &= mask
+        found: Words = np.zeros_like(self.low[rows])
+        if width and offset < self.base:
+            found = _shifted(self.low[rows], -offset)
+        if self.high is not None and offset + width > self.base:
+            found |= _shifted(self.high[rows].astype(np.uint64), self.base - offset)
+        found &= np.uint64((1 << width) - 1)
         return found
 
     def changes(self, fields: int) -> npt.NDArray[np.bool_]:

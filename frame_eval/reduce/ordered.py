@@ -9,6 +9,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.errors import EvalError
@@ -19,7 +20,7 @@ from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Entries, Floats, Ints, Ranked, numbered
+from frame_eval.table import Floats, Ints, Part, Ranked, Units, numbered
 
 _ZERO_ONE = {"flag", "label", "equal"}
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key
@@ -112,8 +113,11 @@ class Scored:
 
         Each has its own codes, under ``count`` in all: slices of different sets may overlap.
         """
-        parts = [self._order(codes).ranked(metric, count) for codes in groups]
-        return parts[0] if len(parts) == 1 else Ranked.stacked(parts)
+        orders = [self._order(codes) for codes in groups]
+        missing = [np.bincount(*order.missing, minlength=count) for order in orders]
+        parts = tuple(order.part(metric) for order in orders)
+        alike = self.unit is None and self.weight is None and metric.counts
+        return Ranked(parts[0].names, parts, np.sum(missing, axis=0, dtype=float), alike)
 
     def _order(self, code: Ints) -> Order:
         key = code.tobytes()
@@ -122,26 +126,20 @@ class Scored:
         return self.orders[key]
 
 
-class Units:
+class _Units:
     """The units of every group, numbered within it: few bits where they are nested.
 
-    ``group`` and ``unit`` are those of each in order, ``number`` is that of each row in its group,
-    and ``most`` how many units a group has at most.
+    ``code`` has those of each group in order, ``first`` where each group's start; ``number`` is
+    that of each row in its group, and ``most`` how many a group has at most.
     """
 
-    def __init__(self, unit: Ints, place: Ints | None, counts: Ints) -> None:
+    def __init__(self, unit: Ints, place: Ints | None, groups: int) -> None:
         size = int(unit.max(initial=0)) + 1
         key, at = numbered(unit if place is None else place * size + unit)
-        self.group, self.unit = key // size, key % size
-        self.first = np.searchsorted(self.group, np.arange(len(counts)))
+        group, self.code = key // size, key % size
+        self.first = np.searchsorted(group, np.arange(groups))
         self.number = at if place is None else at - self.first[place]
         self.most = int(self.number.max(initial=0)) + 1
-
-    def place(self, number: Ints, counts: Ints) -> Ints:
-        """Where among all units those of sorted rows are."""
-        if len(counts) > 1:
-            number += np.repeat(self.first, counts)
-        return number
 
 
 class Order:
@@ -163,7 +161,9 @@ class Order:
             if len(self.groups) < len(code) or (local[1:] < local[:-1]).any():
                 place = local[place]
             self.counts = np.bincount(place, minlength=len(self.groups))
-        self.units = None if scored.unit is None else Units(scored.unit[chosen], place, self.counts)
+        self.units = None
+        if scored.unit is not None:
+            self.units = _Units(scored.unit[chosen], place, len(self.groups))
         fields = [position(self.length)] if scored.bits is None else self._bits(scored.bits)
         self.above = len(fields)
         fields.append((self.score, self.score.width))
@@ -171,6 +171,7 @@ class Order:
             fields.append(whole(place, len(self.groups)))
         self.missing = code[inside], scored.missing[inside]
         self.packed = Packed(self.length, fields)
+        self.parts: dict[Any, Part] = {}
 
     def _bits(self, names: Sequence[str]) -> list[tuple[Field, int]]:
         """The inputs of 0 and 1, and the unit if there is one."""
@@ -181,79 +182,75 @@ class Order:
 
     @cached_property
     def starts(self) -> Ints | None:
-        """Where the cells start among the rows; None if every row is a cell of its own."""
+        """Where the cells start among the rows, and where all end; None if every row is one."""
         new = self.packed.changes(self.above)
-        return None if new.all() else np.flatnonzero(new)
-
-    @cached_property
-    def cell(self) -> Ints | None:
-        """The cell of every row; None if each is one."""
-        if self.starts is None:
-            return None
-        sizes = np.diff(self.starts, append=self.length)
-        return np.repeat(np.arange(len(self.starts)), sizes)
-
-    @cached_property
-    def position(self) -> Ints:
-        """Where a row was before, if rows are told apart."""
-        found: Ints = self.packed.field(0).view(np.int64)
-        return found
-
-    @cached_property
-    def unit(self) -> Ints | None:
-        """Where among the units of all groups that of every row is."""
-        if self.units is None:
-            return None
-        bits = self.scored.bits
-        number = self.units.number[self.position] if bits is None else self.packed.field(len(bits))
-        return self.units.place(number.astype(np.int64), self.counts)
+        return None if new.all() else np.append(np.flatnonzero(new), self.length)
 
     @cached_property
     def weight(self) -> Floats | None:
         """The weight of every row."""
         if self.scored.weight is None:
             return None
-        found: Floats = self.scored.weight[self.chosen][self.position]
+        found: Floats = self.scored.weight[self.chosen][self._position(slice(None))]
         return found
 
-    def scores(self) -> Floats:
-        """The score of every cell."""
-        code = self.packed.field(self.above)
-        return self.score.decoded(code if self.starts is None else code[self.starts])
+    def _position(self, rows: slice) -> Ints:
+        """Where rows were before, if they are told apart."""
+        return self.packed.field(0, rows).view(np.int64)
 
-    def ranked(self, metric: Metric, count: int) -> Ranked:
-        """The cells of a metric of these rows."""
-        plain = self._contributions(metric)
-        ends = np.cumsum(self.counts)
-        rows = np.broadcast_to(1.0, self.length)
-        sums = [rows, *plain.values()]
-        if self.weight is not None:
-            sums = [self.weight, *(self.weight * values for values in plain.values())]
-        if self.starts is not None:
-            rows = np.diff(self.starts, append=self.length).astype(float)
-            of_n = rows if self.weight is None else np.add.reduceat(self.weight, self.starts)
-            sums = [of_n, *(np.add.reduceat(values, self.starts) for values in sums[1:])]
-            ends = np.searchsorted(self.starts, ends)
-        entries = None
-        if self.weight is not None or self.unit is not None or not metric.counts:
-            units = None
-            if self.units is not None:
-                units = self.groups[self.units.group], self.units.unit
-            entries = Entries(self.cell, self.unit, units, self.weight, tuple(plain.values()))
-        missing = np.bincount(*self.missing, minlength=count).astype(float)
+    def _unit(self, rows: slice) -> Ints:
+        """Which unit of its group each row belongs to."""
+        assert self.units is not None
+        if self.scored.bits is None:
+            return self.units.number[self._position(rows)]
+        return self.packed.field(len(self.scored.bits), rows).view(np.int64)
+
+    def _score(self, rows: Any) -> Floats:
+        return self.score.decoded(self.packed.field(self.above, rows))
+
+    def part(self, metric: Metric) -> Part:
+        """The cells of a metric of these rows; metrics of the same sums share them."""
+        inputs = ((name, given.key) for name, given in metric.made.items())
+        key = metric.sums, *inputs
+        if key not in self.parts:
+            self.parts[key] = self._part(metric)
+        return self.parts[key]
+
+    def _part(self, metric: Metric) -> Part:
+        by_row = self._contributions(metric)
         there = self.counts > 0
-        return Ranked(
-            ("n", *plain),
+        edges = np.concatenate([[0], np.cumsum(self.counts)[there]])
+        units = None
+        if self.units is not None:
+            units = Units(
+                np.append(self.units.first[there], len(self.units.code)),
+                self.units.code,
+                self._unit,
+            )
+        return Part(
+            ("n", *by_row),
             self.groups[there],
-            np.concatenate([[0], ends[there]]),
-            tuple(sums),
-            rows,
-            self.scores,
-            missing,
-            entries,
+            edges if self.starts is None else np.searchsorted(self.starts, edges),
+            self.starts,
+            lambda name, rows: by_row[name][rows].astype(np.float64),
+            self._score,
+            self.weight,
+            units,
         )
 
-    def _contributions(self, metric: Metric) -> dict[str, Floats]:
+    def _by_row(self, of_kinds: Floats) -> npt.NDArray[Any]:
+        """The values of rows from those of their kinds: patterns of bits, or positions."""
+        bits = self.scored.bits
+        if bits is None:
+            return of_kinds[self._position(slice(None))]
+        small = of_kinds.astype(np.int8)
+        kinds = small if np.array_equal(small, of_kinds) else of_kinds
+        found, mask = np.empty(self.length, kinds.dtype), np.uint64((1 << len(bits)) - 1)
+        for part in blocks(self.length):
+            found[part] = kinds[(self.packed.low[part] & mask).view(np.int64)]
+        return found
+
+    def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:
         """What every row adds to the sums of a metric, without its weight."""
         scored = self.scored
         if scored.bits is None:
@@ -277,14 +274,3 @@ class Order:
         return {
             name: self._by_row(made[f"__fe_c_{name}"].cast(nw.Float64).to_numpy()) for name in asked
         }
-
-    def _by_row(self, of_kind: Floats) -> Floats:
-        """The values of rows from those of their kinds: patterns of bits, or positions."""
-        bits = self.scored.bits
-        if bits is None:
-            return of_kind[self.position]
-        found, mask = np.empty(self.length), np.uint64((1 << len(bits)) - 1)
-        for part in blocks(self.length):
-            pattern = (self.packed.low[part] & mask).view(np.int64)
-            np.take(of_kind, pattern, out=found[part], mode="clip")
-        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,11 +136,9 @@ def query(
     if prepared.passes > 1:
         result = in_kinds(prepared, frame, keys, totals)
     else:
-        result = _run(frame, keys, totals, alone, collect if prepared.resident else collect_groups)
+        result = _run(frame, keys, totals, alone, prepared.resident)
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
-    if "__fe_len" not in result.columns:
-        result = result.with_columns(pl.lit(1.0).alias("__fe_len"))
     return Query(result, cells, places, prepared.weight, values)
 
 
@@ -168,15 +166,16 @@ def _run(
     keys: list[str],
     totals: list[Any],
     alone: bool,
-    collect: Callable[[nw.LazyFrame[Any]], pl.DataFrame],
+    resident: bool,
 ) -> pl.DataFrame:
     if alone:
-        result = collect(frame.select(*keys, *totals))
+        result = collect(frame.select(*keys, *totals), long=True)
     elif keys:
-        result = collect(frame.group_by(keys).agg(*totals))
+        groups = frame.group_by(keys).agg(*totals)
+        result = collect(groups) if resident else collect_groups(groups)
     else:
-        result = collect(frame.select(*totals)).filter(pl.col("__fe_len") > 0)
-    if not result.height:
+        result = collect(frame.select(*totals))
+    if not result.height or (not keys and not result["__fe_len"].item()):
         raise EvalError("the frame is empty: there is no row to evaluate")
     return result
 

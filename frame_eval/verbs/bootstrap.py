@@ -121,7 +121,7 @@ def bootstrap(
                 "estimate": np.repeat(one.linear.estimate[wanted], resamples),
             }
         )
-    rows = joined(blocks, ()).sort("__fe_group", "__fe_metric", maintain_order=True)
+    rows = joined(blocks, (), order=("__fe_group", "__fe_metric"))
     group, systems = rows["__fe_group"].to_numpy(), found.found.shape[1]
     return with_keys(
         rows.select(name for name in COLUMNS if name in rows.columns),

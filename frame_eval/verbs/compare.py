@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -27,7 +28,7 @@ from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
 from frame_eval.inference import bootstrap
 from frame_eval.inference import paired as differences
-from frame_eval.inference.difference import Difference
+from frame_eval.inference.difference import Difference, Sides
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.margins import margins
 from frame_eval.inference.paired import METHODS, Method
@@ -37,7 +38,8 @@ from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
-from frame_eval.table import Ints, Table
+from frame_eval.table import Ints, Table, keyed
+from frame_eval.threads import concurrently
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
@@ -243,7 +245,7 @@ class Contrast:
     metric: Metric
     label: Any
     pairs: Sequence[tuple[int, int]]
-    linear: Linear
+    sides: Sides
     present: Any
     remarks: list[Any]
 
@@ -277,7 +279,7 @@ class Contrasts:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
                     one.metric,
-                    one.linear,
+                    one.sides,
                     self.found.cluster_of,
                     method,
                     at,
@@ -286,7 +288,7 @@ class Contrasts:
                     self.crossed,
                 )
             else:
-                result = differences.unpaired(one.metric, one.linear, method, at, draws, scale)
+                result = differences.unpaired(one.metric, one.sides, method, at, draws, scale)
             if levels is not None:
                 result = replace(result, method=together(result.method))
             blocks.append(_block(one, result, level, margin))
@@ -298,9 +300,9 @@ class Contrasts:
         for one in self.contrasts:
             if self.paired:
                 assert self.found.cluster_of is not None
-                joint = differences.joint(one.metric, one.linear, self.found.cluster_of)
+                joint = differences.joint(one.metric, one.sides, self.found.cluster_of)
             else:
-                joint = differences.split(one.linear)[0]
+                joint = one.sides[0]
             members.setdefault(one.position, []).append(joint)
         return {
             position: family_of(
@@ -349,12 +351,12 @@ def contrast(
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
-        there = np.bincount(tables[0].slice, minlength=len(pairs) * found.shape[0]) > 0
+        there = sum(_lengths(table, len(pairs) * found.shape[0]) for table in tables[0]) > 0
         notes: list[Any] = [""] * len(tables)
         if paired:
             matches = [_matched(table, found, pairs, unmatched, missing) for table in tables]
             tables, notes = [table for table, _ in matches], [note for _, note in matches]
-        contrasts += _contrasts(metrics, replace(found, tables=tables), pairs, there, notes)
+        contrasts += _contrasts(metrics, found, tables, pairs, there, notes)
     return Contrasts(found, paired, tuple(contrasts))
 
 
@@ -401,45 +403,58 @@ def _batches(pairs: list[tuple[int, int]], found: Reduced) -> Iterator[list[tupl
     return (pairs[i : i + size] for i in range(0, len(pairs), size))
 
 
-def _of_pairs(table: Table, pairs: list[tuple[int, int]], shape: tuple[int, int]) -> Table:
-    """The rows of every pair, as systems 0 and 1 in slices of its own.
+def _of_pairs(
+    table: Table, pairs: list[tuple[int, int]], shape: tuple[int, int]
+) -> tuple[Table, Table]:
+    """The rows of the first system of every pair, and of the second, in slices of the pair's own.
 
     The table is sorted by slice and system: blocks of it put one after the other stay sorted.
     """
     slices, systems = shape
-    group = table.slice * systems + table.system
+    group = keyed(table.slice, table.system, systems)
     ends = np.searchsorted(group, np.arange(slices * systems), side="right")
-    chosen = np.arange(slices)[:, None] * systems + np.array(pairs)[:, None, :]
-    blocks = chosen.ravel()
-    lengths = np.diff(ends, prepend=0)[blocks]
-    part = table.runs(ends[blocks] - lengths, ends[blocks])
-    slice_of, system_of = divmod(np.arange(len(blocks)), 2)
-    return replace(part, slice=np.repeat(slice_of, lengths), system=np.repeat(system_of, lengths))
+    lengths = np.diff(ends, prepend=0)
+
+    def side(system: Ints) -> Table:
+        blocks = (np.arange(slices) * systems + system[:, None]).ravel()
+        part = table.runs(ends[blocks] - lengths[blocks], ends[blocks])
+        slice_of = np.repeat(np.arange(len(blocks)), lengths[blocks])
+        return replace(part, slice=slice_of, system=np.zeros_like(slice_of))
+
+    first, second = np.array(pairs).T
+    return side(first), side(second)
+
+
+def _lengths(table: Table, slices: int) -> Ints:
+    """The number of rows of every slice of a sorted table."""
+    return np.diff(np.searchsorted(table.slice, np.arange(slices + 1)))
 
 
 def _matched(
-    table: Table,
+    tables: tuple[Table, Table],
     found: Reduced,
     pairs: Sequence[tuple[int, int]],
     unmatched: Unmatched,
     missing: Missing,
-) -> tuple[Table, Any]:
-    """The table restricted to the examples that both systems have; notes on what was dropped."""
+) -> tuple[tuple[Table, Table], Any]:
+    """The tables restricted to the examples that both systems have; notes on what was dropped."""
     assert found.cluster_of is not None
     size = len(found.cluster_of)
-    key = table.slice * size + table.unit
-    first, second = (_distinct(key[table.system == side]) for side in (0, 1))
+    keys = [keyed(table.slice, table.unit, size) for table in tables]
+    first, second = map(_distinct, keys)
     note: Any = ""
     if not np.array_equal(first, second):
         common = np.intersect1d(first, second, assume_unique=True)
         only = np.setxor1d(first, second, assume_unique=True)
         _check_match(found, pairs, (first, second), common, only, unmatched)
-        table = table.take(np.isin(key, common))
+        inside = [np.isin(key, common) for key in keys]
+        tables = (tables[0].take(inside[0]), tables[1].take(inside[1]))
         note = _unmatched_notes(common // size, only // size, len(pairs) * found.shape[0])
     if missing == "drop":
-        table = _complete(table, size)
-    _check_weights(table, found, size)
-    return table, note
+        tables = _complete(tables, size)
+    if tables[0].weighted:
+        _check_weights(tables, found, size)
+    return tables, note
 
 
 def _distinct(key: Any) -> Any:
@@ -504,21 +519,22 @@ def _examples(found: Reduced, units: Any) -> str:
     return listing(unwrapped(rows))
 
 
-def _complete(table: Table, size: int) -> Table:
+def _complete(tables: tuple[Table, Table], size: int) -> tuple[Table, Table]:
     """Without the examples that miss an input for one of the systems, which stay counted."""
-    key = table.slice * size + table.unit
-    bad = np.isin(key, key[table.missing > 0])
-    return table.emptied(bad) if bad.any() else table
+    keys = [keyed(table.slice, table.unit, size) for table in tables]
+    lost = np.concatenate([k[t.missing > 0] for k, t in zip(keys, tables, strict=True)])
+    if not len(lost):
+        return tables
+    a, b = (t.emptied(np.isin(k, lost)) for k, t in zip(keys, tables, strict=True))
+    return a, b
 
 
-def _check_weights(table: Table, found: Reduced, size: int) -> None:
-    if not table.weighted:
-        return
-    key = table.slice * size + table.unit
-    keys, place = np.unique(key, return_inverse=True)
+def _check_weights(tables: tuple[Table, Table], found: Reduced, size: int) -> None:
+    every = [keyed(table.slice, table.unit, size) for table in tables]
+    keys, place = np.unique(np.concatenate(every), return_inverse=True)
     sides = [
-        np.bincount(place, np.where(table.system == side, table.sums[:, 0], 0.0), len(keys))
-        for side in (0, 1)
+        np.bincount(at, table.sums[:, 0], len(keys))
+        for at, table in zip(np.split(place, [len(every[0])]), tables, strict=True)
     ]
     differ = np.abs(sides[0] - sides[1]) > 1e-9 * np.abs(sides[0] + sides[1])
     if differ.any():
@@ -532,24 +548,30 @@ def _check_weights(table: Table, found: Reduced, size: int) -> None:
 def _contrasts(
     metrics: Sequence[Metric],
     found: Reduced,
+    tables: Sequence[tuple[Table, Table]],
     pairs: Sequence[tuple[int, int]],
     present: Any,
     notes: list[Any],
 ) -> list[Contrast]:
-    """Every metric of a batch of pairs."""
-    shape = (len(pairs) * found.shape[0], 2)
+    """Every metric of a batch of pairs, from its tables of both systems."""
+    slices = len(pairs) * found.shape[0]
+
+    def sides(metric: Metric, of: tuple[Table, Table]) -> Sides:
+        tasks = [partial(linear, metric, table, slices, 1) for table in of]
+        a, b = concurrently(tasks, len(of[0].rows))
+        return a, b
+
     prevalence = {
-        _only_input(metric).key: linear(metric, table, *shape)
-        for metric, table in zip(_prevalences(metrics), found.tables[len(metrics) :], strict=True)
+        _only_input(metric).key: sides(metric, of)
+        for metric, of in zip(_prevalences(metrics), tables[len(metrics) :], strict=True)
     }
     position = {metric.name: i for i, metric in enumerate(metrics)}
-    measured = replace(found, tables=found.tables[: len(metrics)])
     result = []
-    for metric, label, table in per_class(metrics, measured):
+    for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
         at = position[metric.name]
         remarks = [notes[at], *_imbalance(metric, prevalence)]
-        one = linear(metric, table, *shape)
-        result.append(Contrast(at, metric, label, pairs, one, present, remarks))
+        both = sides(metric, tables[at])
+        result.append(Contrast(at, metric, label, pairs, both, present, remarks))
     return result
 
 
@@ -558,13 +580,12 @@ def _only_input(metric: Metric) -> Input:
     return given
 
 
-def _imbalance(metric: Metric, prevalence: dict[Any, Linear]) -> list[Any]:
+def _imbalance(metric: Metric, prevalence: dict[Any, Sides]) -> list[Any]:
     """Per slice, a remark where the systems' rows differ in their share of positives."""
     remarks: list[Any] = []
     for given in metric.made.values():
         if given.key in prevalence:
-            share = prevalence[given.key].estimate
-            first, second = share[0::2], share[1::2]
+            first, second = (side.estimate for side in prevalence[given.key])
             remarks.append(
                 [
                     f"prevalence {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
@@ -626,16 +647,16 @@ def _block(
     contrast: Contrast, result: Difference, level: float, margin: float | None
 ) -> dict[str, Any]:
     """The columns of one metric, a row per pair and slice that has rows."""
-    one, remarks, there = contrast.linear, contrast.remarks, contrast.present
+    (a, b), remarks, there = contrast.sides, contrast.remarks, contrast.present
     slices = len(result.value)
-    reasons = notes_of(contrast.metric, one).reshape(slices, 2)
+    of_a, of_b = (notes_of(contrast.metric, side) for side in contrast.sides)
     notes = []
     for i in range(slices):
-        texts = [*dict.fromkeys(reasons[i]), result.note[i]]
+        texts = [*dict.fromkeys((of_a[i], of_b[i])), result.note[i]]
         texts += [remark if isinstance(remark, str) else remark[i] for remark in remarks]
         notes.append("; ".join(text for text in texts if text) or None)
     per_pair = slices // len(contrast.pairs)
-    of_a, of_b = np.repeat(np.array(contrast.pairs), per_pair, axis=0).T
+    first, second = np.repeat(np.array(contrast.pairs), per_pair, axis=0).T
     same = {
         "__fe_metric": contrast.position,
         "class": contrast.label,
@@ -643,11 +664,11 @@ def _block(
     }
     columns = {
         "__fe_slice": np.arange(slices) % per_pair,
-        "__fe_a": of_a,
-        "__fe_b": of_b,
+        "__fe_a": first,
+        "__fe_b": second,
         **{name: np.full(slices, value, object) for name, value in same.items()},
-        "estimate": one.estimate[0::2],
-        "baseline_estimate": one.estimate[1::2],
+        "estimate": a.estimate,
+        "baseline_estimate": b.estimate,
         "difference": result.value,
         "std_error": result.std_error,
         "ci_low": result.low,
@@ -660,7 +681,7 @@ def _block(
         "ties": result.ties,
         "n": result.n.round(),
         "clusters": result.clusters.round(),
-        "missing": one.missing.reshape(slices, 2).sum(1).round(),
+        "missing": (a.missing + b.missing).round(),
         "method": np.array([text or None for text in result.method], object),
         "note": np.array(notes, object),
     }

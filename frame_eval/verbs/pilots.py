@@ -58,12 +58,12 @@ def pilots_of_pairs(
         resampled = None
         if paired:
             assert found.cluster_of is not None
-            pilot = pilot_of_pairs(one.metric, one.linear, found.cluster_of)
+            pilot = pilot_of_pairs(one.metric, one.sides, found.cluster_of)
             resampled = partial(
-                simulation.power_of_clusters, joint(one.metric, one.linear, found.cluster_of)
+                simulation.power_of_clusters, joint(one.metric, one.sides, found.cluster_of)
             )
         else:
-            pilot = pilot_of_two(one.metric, one.linear)
+            pilot = pilot_of_two(one.metric, one.sides)
         groups = len(pilot.n)
         per_pair = groups // len(one.pairs)
         of_a, of_b = np.repeat(np.array(one.pairs), per_pair, axis=0).T

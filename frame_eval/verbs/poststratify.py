@@ -235,7 +235,7 @@ def _differences(asked: _Question, baseline: Any, unmatched: Unmatched) -> pl.Da
     blocks = []
     for one in found.contrasts:
         assert found.found.cluster_of is not None
-        linear = joint(one.metric, one.linear, found.found.cluster_of)
+        linear = joint(one.metric, one.sides, found.found.cluster_of)
         pairs = len(one.pairs)
         share = np.tile(share_of, pairs)
         into = np.where(share > 0, np.repeat(np.arange(pairs), len(share_of)), -1)
@@ -269,7 +269,7 @@ def _differences(asked: _Question, baseline: Any, unmatched: Unmatched) -> pl.Da
 
 def _plain(one: Contrast, raw: Any) -> dict[tuple[int, Any, tuple[int, int]], float]:
     """The differences of a metric at the mix of the frame, by pair."""
-    value = joint(one.metric, one.linear, raw.found.cluster_of).estimate
+    value = joint(one.metric, one.sides, raw.found.cluster_of).estimate
     return {(one.position, one.label, pair): v for pair, v in zip(one.pairs, value, strict=True)}
 
 
@@ -326,7 +326,7 @@ def _block(
 
 
 def _assembled(blocks: list[dict[str, Any]]) -> pl.DataFrame:
-    return joined(blocks, WHOLE).sort("__fe_group", "__fe_metric", maintain_order=True)
+    return joined(blocks, WHOLE, order=("__fe_group", "__fe_metric"))
 
 
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:

@@ -11,11 +11,13 @@ import polars as pl
 TEXTS = ("metric", "method", "note")
 
 
-def joined(blocks: Sequence[dict[str, Any]], whole: Sequence[str]) -> pl.DataFrame:
+def joined(
+    blocks: Sequence[dict[str, Any]], whole: Sequence[str], order: Sequence[str] = ()
+) -> pl.DataFrame:
     """Blocks of equal columns below one another: NaN as null, ``whole`` numbers as integers.
 
-    The column ``class`` is left out where no block has one, and text where classes are of several
-    types.
+    The rows are put in the order of some columns, ties as they are. The column ``class`` is left
+    out where no block has one, and text where classes are of several types.
     """
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     kinds = {type(label) for label in columns["class"]} - {type(None)}
@@ -24,15 +26,21 @@ def joined(blocks: Sequence[dict[str, Any]], whole: Sequence[str]) -> pl.DataFra
     elif len(kinds) > 1:
         labels = [None if label is None else str(label) for label in columns["class"]]
         columns["class"] = np.array(labels, object)
-    types: dict[str, Any] = dict.fromkeys(TEXTS, pl.String)
-    lists = {k: v.tolist() if v.dtype == object else v for k, v in columns.items()}
-    rows = pl.DataFrame(lists, schema_overrides=types)
-    return rows.with_columns(pl.col(pl.Float64).fill_nan(None)).with_columns(
-        pl.col(whole).cast(pl.Int64)
-    )
+    if order:
+        place = np.lexsort([columns[name] for name in reversed(order)])
+        columns = {name: values[place] for name, values in columns.items()}
+    return pl.DataFrame([_series(name, column, whole) for name, column in columns.items()])
+
+
+def _series(name: str, values: Any, whole: Sequence[str]) -> pl.Series:
+    # Made right at once: every expression on a frame is a query, which costs more than small rows.
+    if values.dtype == object:
+        return pl.Series(name, values.tolist(), pl.String if name in TEXTS else None)
+    numbers = pl.Series(name, values, nan_to_null=True)
+    return numbers.cast(pl.Int64) if name in whole else numbers
 
 
 def with_keys(rows: pl.DataFrame, *keys: tuple[pl.DataFrame, Any]) -> pl.DataFrame:
     """The rows behind their key columns: of each frame of values, the one at every position."""
-    front: list[pl.DataFrame] = [values[place] for values, place in keys if values.width]
-    return pl.concat([*front, rows], how="horizontal")
+    front = [column[place] for values, place in keys for column in values.iter_columns()]
+    return pl.DataFrame([*front, *rows.iter_columns()])

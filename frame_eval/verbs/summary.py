@@ -214,11 +214,11 @@ class Measured:
                 made = replace(made, method=together(made.method))
             shown = level if interval is not None else np.nan
             blocks.append(_block(one, made, shown, keep, laid_open=laid_open))
-        rows = joined(blocks, WHOLE).sort("__fe_group", "__fe_metric")
+        rows = joined(blocks, WHOLE, order=("__fe_group", "__fe_metric"))
         group = rows["__fe_group"].to_numpy()
         systems = self.found.shape[1]
         return with_keys(
-            rows.select(name for name in COLUMNS if name in rows.columns),
+            rows[[name for name in COLUMNS if name in rows.columns]],
             (self.found.slices, group // systems),
             (self.found.systems, group % systems),
         )

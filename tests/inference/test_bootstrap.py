@@ -55,7 +55,7 @@ def two_systems(n=250, clusters=40, seed=0, shift=0.3):
 )
 def test_weights_are_multinomial(counts):
     counts, resamples = np.array(counts), 4000
-    weights = np.concatenate(list(Draws(resamples, 1).weights(counts)))
+    weights = np.concatenate(Draws(resamples, 1).each(np.copy, counts))
     n = counts.sum()
     assert weights.shape == (resamples, len(counts))
     assert_array_equal(weights.sum(1), n)
@@ -81,7 +81,7 @@ def test_weights_are_multinomial(counts):
 
 def test_strata_keep_their_sizes():
     counts, strata = np.array([3, 4, 5, 6]), np.array([0, 1, 0, 1])
-    weights = np.concatenate(list(Draws(200, 0).weights(counts, strata)))
+    weights = np.concatenate(Draws(200, 0).each(np.copy, counts, strata))
     assert_array_equal(weights[:, strata == 0].sum(1), 8)
     assert_array_equal(weights[:, strata == 1].sum(1), 10)
 

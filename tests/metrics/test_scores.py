@@ -33,7 +33,7 @@ def test_gradients_are_those_of_small_steps(metric, seed):
     pos, neg = rng.integers(0, 4, (2, 25)).astype(float)
     sums = Sums({"n": pos + neg, "pos": pos, "neg": neg}, (np.arange(25),))
     steps = central_differences(metric.finish, ("n", "pos", "neg"), sums, ("s",))
-    found = metric.gradient(sums)
+    found = metric.slopes(sums)
     assert_allclose(found["pos"][pos > 0], steps[pos > 0, 1], rtol=1e-6, atol=1e-8)
     assert_allclose(found["neg"][neg > 0], steps[neg > 0, 2], rtol=1e-6, atol=1e-8)
 
