@@ -80,7 +80,12 @@ class Prepared:
     @property
     def groups(self) -> list[str]:
         """The private columns that name the slice and the system."""
-        return [*self.keys.values(), *self.conditions.values(), *self.systems.values()]
+        return [*self.groups_without_systems, *self.systems.values()]
+
+    @property
+    def groups_without_systems(self) -> list[str]:
+        """The private columns that name the slice."""
+        return [*self.keys.values(), *self.conditions.values()]
 
 
 def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles) -> Prepared:

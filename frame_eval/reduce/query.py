@@ -120,7 +120,7 @@ def query(
         filled += extra
         place = _ask_for(metric, columns, valid, weight, moments, ask)
         if missing == "worst" and metric.unit is None:
-            place = replace(place, replaced=ask.sum(_any_null(prepared, metric), "r"))
+            place = replace(place, replaced=ask.sum(any_null(prepared, metric), "r"))
         places[position] = place
     if filled:
         frame = frame.with_columns(*filled)
@@ -155,7 +155,8 @@ def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
     return keys, nw.col(prepared.weight)
 
 
-def _any_null(prepared: Prepared, metric: Metric) -> Any:
+def any_null(prepared: Prepared, metric: Metric) -> Any:
+    """1 for rows that miss an input of the metric, else 0."""
     columns = [nw.col(prepared.inputs[given.key]) for given in metric.made.values()]
     null = nw.any_horizontal(*(column.is_null() for column in columns), ignore_nulls=False)
     return null.cast(nw.Float64)
