@@ -44,7 +44,8 @@ def sides(metric: Metric, found: Summed, slices: int) -> Sides:
     first, second = (
         linear(metric, _side(found.both, np.arange(own) + at), slices, 1) for at in (1, 1 + own)
     )
-    return first, second
+    # What is missing is counted for both systems together.
+    return first, replace(second, missing=np.zeros(slices))
 
 
 def _side(both: Table, columns: Any) -> Table:

@@ -26,7 +26,7 @@ from frame_eval.reduce.engines import (
     scan,
 )
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import parts_of, passes_of
+from frame_eval.reduce.passes import by_cell, parts_of, passes_of
 from frame_eval.reduce.prepare import Prepared, Roles, prepare
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import wide, wide_passes
@@ -60,6 +60,7 @@ def reduce(
     alike: bool = False,
     tabled: bool = False,
     apart: bool = False,
+    counted: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
@@ -67,6 +68,7 @@ def reduce(
     inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
     table, also those whose cells could be put in order without one. With ``apart`` nobody asks
     which units of two slices are the same, so that many of them may be told by their sums alone.
+    With ``counted`` ordered cells have a table too where their rows are too many for the memory.
     """
     alike = alike and not roles.unit
     prepared = prepare(
@@ -87,12 +89,20 @@ def reduce(
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        if first.ordered and first.unit is None and not (by_example or tabled or roles.strata):
+        ranked = first.ordered and first.unit is None and not (by_example or tabled or roles.strata)
+        if ranked and not (counted and by_cell(base, _cell_keys(base, first))):
             found = scored(base, chosen, missing)
         else:
             found = query(base, chosen, missing, moments, by_example, alike)
         queries.update(dict.fromkeys(positions, found))
     return coded(prepared, metrics, queries, by_example)
+
+
+def _cell_keys(prepared: Prepared, metric: Metric) -> list[str]:
+    """What tells the ordered cells of a metric apart."""
+    score = prepared.inputs[metric.made[metric.cells[0]].key]
+    weight = [] if prepared.weight is None or prepared.units else [prepared.weight]
+    return list(dict.fromkeys([*prepared.groups, *prepared.units.values(), *weight, score]))
 
 
 def side_by_side(

@@ -320,7 +320,7 @@ def _moments(frame: pl.DataFrame, places: Places, rows: Floats) -> Floats:
         moments[:, a, b] = _floats(frame[name]) * rows
     for a, b in given:
         if a != b:
-            cross = 0.5 * (moments[:, a, b] - moments[:, a, a] - moments[:, b, b])
+            cross = 0.5 * (moments[:, a, a] + moments[:, b, b] - moments[:, a, b])
             moments[:, a, b] = moments[:, b, a] = cross
     return moments
 

@@ -209,6 +209,6 @@ def _ask_for(
         second = {}
         for a in range(len(weighted)):
             for b in range(a + 1):
-                value = weighted[a] if a == b else weighted[a] + weighted[b]
+                value = weighted[a] if a == b else weighted[a] - weighted[b]
                 second[a + offset, b + offset] = ask(value.var(ddof=0), "v")
     return Places(names, rows, (n, *sums), (rows, *plain), second)

@@ -28,7 +28,7 @@ from frame_eval.reduce.query import Places, Query, any_null
 from frame_eval.running import current
 
 SIDES = ("a", "b")
-_EXAMPLE, _COLUMN = 64, 16  # bytes that an example takes while it is put together
+_EXAMPLE, _COLUMN = 160, 16  # bytes that an example takes while it is put together
 COUNTED = ("either", "differ", "higher", "lower", "ties", "both", "lonely")
 
 
@@ -222,7 +222,7 @@ def _contributions(prepared: Prepared, sides: Sequence[Side], keep: Any, sums: C
     moments = {}
     for i, left in enumerate(weighted):
         for j, right in enumerate(weighted[: i + 1]):
-            value = left if i == j else left + right
+            value = left if i == j else left - right
             moments[i + offset, j + offset] = sums(value.var(ddof=0))
     lost = nw.when(nw.col("__fe_a_rows") == nw.col("__fe_b_rows"))
     lost = lost.then(sides[0].lost + sides[1].lost).otherwise(0.0)

@@ -40,7 +40,9 @@ from frame_eval.inference.summed import Summed, summed
 from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
+from frame_eval.metrics.scores import in_bins
 from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
+from frame_eval.running import current
 from frame_eval.table import Ints, Table, keyed
 from frame_eval.threads import concurrently
 from frame_eval.verbs.results import joined, with_keys
@@ -356,6 +358,7 @@ def contrast(
             "say example=<the column(s) that identify what was asked>; for systems that answered "
             "different examples say paired=False"
         )
+    metrics = [in_bins(metric, current().score_bins) for metric in metrics]
     asked = [*metrics, *_prevalences(metrics)]
     if paired and not whole:
         pairs_of = partial(_pairs, baseline=baseline)
