@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from frame_eval.threads import concurrently, halves
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -23,6 +26,7 @@ class Table:
     second moments of the weighted contributions within each row of the table (rows x names x
     names), or None where they follow from the counts. A unit is a cluster, or with ``singles`` a
     set of rows that are each a unit of their own. ``strata`` has the stratum of every unit by code.
+    With ``times`` a unit stands for so many units with equal sums, all of them added up.
     """
 
     names: tuple[str, ...]
@@ -39,6 +43,7 @@ class Table:
     singles: bool
     weighted: bool
     strata: Ints | None = None
+    times: Floats | None = None
 
     @property
     def keys(self) -> tuple[Ints, ...]:
@@ -50,15 +55,14 @@ class Table:
         if index.dtype == bool:
             index = np.flatnonzero(index)
         # Several times faster than values[index] where rows are short.
-        return self._picked(lambda values: np.take(values, index, axis=0))
+        return self._picked(lambda values: _taken(values, index))
 
     def runs(self, starts: Ints, stops: Ints) -> Table:
         """The rows from each start to its stop, one run after the other."""
-        bounds = [
-            (a, b) for a, b in zip(starts.tolist(), stops.tolist(), strict=True) if a < b
-        ] or [(0, 0)]
+        runs = zip(starts.tolist(), stops.tolist(), strict=True)
+        bounds = [(a, b) for a, b in runs if a < b] or [(0, 0)]
         if len(bounds) == 1:
-            (a, b) = bounds[0]
+            ((a, b),) = bounds
             return self._picked(lambda values: values[a:b])
         return self._picked(lambda values: np.concatenate([values[a:b] for a, b in bounds]))
 
@@ -75,6 +79,7 @@ class Table:
             plain=sums if self.plain is self.sums else pick(self.plain),
             moments=None if self.moments is None else pick(self.moments),
             missing=pick(self.missing),
+            times=None if self.times is None else pick(self.times),
         )
 
     def emptied(self, where: Any) -> Table:
@@ -91,8 +96,10 @@ class Table:
 
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
-        order, key = in_order(packed(self.keys))
-        table = self if order is None else self.take(order)
+        if _increasing(self.keys):
+            return self
+        sorting = Sorting(packed(self.keys))
+        table, key = self if sorting.sorted else self.take(sorting.order), sorting.key
         new = np.ones(len(key), bool)
         new[1:] = key[1:] != key[:-1]
         if new.all():
@@ -129,81 +136,124 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Entries:
-    """The rows behind ordered cells, where not all rows of a cell are alike.
+class Units:
+    """The units of ranked rows, group after group.
 
-    ``plain`` are the contributions of a row to each sum but ``n``, without its weight. Without
-    ``cell`` every row is a cell of its own. ``unit`` is the position of a row's unit among
-    ``units``, the groups and codes of them all in order.
+    The codes of those of group i are ``code[edges[i]:edges[i + 1]]``; ``number`` says of some rows
+    which of their group's each belongs to.
     """
 
-    cell: Ints | None
-    unit: Ints | None
-    units: tuple[Ints, Ints] | None
-    weight: Floats | None
-    plain: tuple[Floats, ...]
+    edges: Ints
+    code: Ints
+    number: Callable[[slice], Ints]
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """Sums of one metric over ordered cells, in the order of group (slice and system) and cell.
+class Part:
+    """Rows in the order of group (slice and system) and score; those of one score are a cell.
 
-    The cells of ``groups[i]`` are those from ``edges[i]`` to ``edges[i + 1]``; groups without a
-    cell do not appear, but have their count in ``missing``. ``sums`` has an array for each of the
-    names, ``scores`` gives what is common to the rows of each cell. Without ``entries`` each row is
-    a unit of its own, and the sums are counts.
+    ``names`` are those of the sums. The cells of ``groups[i]`` are those from ``edges[i]`` to
+    ``edges[i + 1]``; groups without a cell do not appear. ``starts`` has the first row of every
+    cell, and the number of rows; it is None where every row is a cell. ``given`` says what rows
+    contribute to a sum but ``"n"``, without their weight, and ``score`` the scores of rows.
+    Without ``units`` each row is one. ``totals`` are those that have been asked for.
     """
 
     names: tuple[str, ...]
     groups: Ints
     edges: Ints
-    sums: tuple[Floats, ...]
-    rows: Floats
-    scores: Callable[[], Floats]
-    missing: Floats
-    entries: Entries | None
+    starts: Ints | None
+    given: Callable[[str, slice], Floats]
+    score: Callable[[Any], Floats]
+    weight: Floats | None
+    units: Units | None
 
-    @cached_property
-    def by_cell(self) -> Floats:
-        """The scores of the cells, made once."""
-        return self.scores()
+    totals: dict[Any, Any] = field(default_factory=dict)
 
-    @staticmethod
-    def stacked(parts: Sequence[Ranked]) -> Ranked:
-        """The cells of different groups one after the other."""
-        first, join = parts[0], np.concatenate
-        shift = np.cumsum([0, *(len(part.rows) for part in parts)])
-        entries = None
-        if first.entries is not None:
-            found = [part.entries for part in parts if part.entries is not None]
-            whole = [
-                np.arange(len(p.rows)) if p.entries.cell is None else p.entries.cell
-                for p in parts
-                if p.entries is not None
-            ]
-            moved = [cell + by for cell, by in zip(whole, shift, strict=False)]
-            units = [e.units for e in found if e.units is not None]
-            before = np.cumsum([0, *(len(code) for _, code in units)])
-            places = [e.unit for e in found if e.unit is not None]
-            unit = [place + by for place, by in zip(places, before, strict=False)]
-            weight = [e.weight for e in found if e.weight is not None]
-            entries = Entries(
-                join(moved),
-                join(unit) if unit else None,
-                (join([g for g, _ in units]), join([u for _, u in units])) if units else None,
-                join(weight) if weight else None,
-                tuple(map(join, zip(*(e.plain for e in found), strict=True))),
+    def rows(self, cells: slice) -> slice:
+        """The rows of some cells."""
+        if self.starts is None:
+            return cells
+        return slice(int(self.starts[cells.start]), int(self.starts[cells.stop]))
+
+    def plain(self, name: str, rows: slice) -> Floats:
+        """What rows contribute to a sum, without their weight; ``"rows"`` counts them too."""
+        if name in ("n", "rows"):
+            return np.broadcast_to(1.0, rows.stop - rows.start)
+        return self.given(name, rows)
+
+    def sums(self, name: str, cells: slice) -> Floats:
+        """A sum at some cells."""
+        rows = self.rows(cells)
+        values = self.plain(name, rows)
+        if self.weight is not None and name != "rows":
+            values = values * self.weight[rows]
+        if self.starts is None:
+            return values
+        return np.add.reduceat(values, self.starts[cells] - rows.start)
+
+    def by_row(self, values: Floats, cells: slice) -> Floats:
+        """What some cells have, for each of their rows."""
+        if self.starts is None:
+            return values
+        return np.repeat(values, np.diff(self.starts[cells.start : cells.stop + 1]))
+
+    def blocks(self, cells: slice, size: int) -> list[slice]:
+        """Some cells in pieces of whole cells, of about so many rows each."""
+        starts = np.arange(cells.start, cells.stop, size)
+        if self.starts is not None:
+            rows = self.rows(cells)
+            at = np.searchsorted(
+                self.starts[cells], np.arange(rows.start, rows.stop, size), side="right"
             )
-        return Ranked(
-            first.names,
-            join([part.groups for part in parts]),
-            join([[0], *(p.edges[1:] + by for p, by in zip(parts, shift, strict=False))]),
-            tuple(map(join, zip(*(part.sums for part in parts), strict=True))),
-            join([part.rows for part in parts]),
-            lambda: join([part.scores() for part in parts]),
-            np.sum([part.missing for part in parts], axis=0),
-            entries,
-        )
+            starts = np.unique(at - 1) + cells.start
+        bounds = [*starts.tolist(), cells.stop]
+        return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Sums of one metric over ordered cells, a part for each grouping set of the slices.
+
+    ``missing`` counts the rows that were left out, for every group. With ``alike`` each row is a
+    unit of its own, and the sums are counts.
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[Part, ...]
+    missing: Floats
+    alike: bool
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return any(part.weight is not None for part in self.parts)
+
+    @property
+    def singles(self) -> bool:
+        """Whether each row is a unit of its own."""
+        return all(part.units is None for part in self.parts)
+
+
+def _taken(values: Any, index: Ints) -> Any:
+    """The rows of an array at some positions; columns that are in one piece stay so."""
+    if values.ndim == 2 and values.flags.f_contiguous:
+        return np.stack([np.take(column, index) for column in values.T]).T
+    return np.take(values, index, axis=0)
+
+
+def keyed(high: Ints, low: Ints, size: int) -> Ints:
+    """One integer for two codes, high x size + low."""
+    if not high.any():
+        return low
+    key = high * size
+    key += low
+    return key
+
+
+def joined(parts: Sequence[Ints]) -> Ints:
+    """Arrays one after the other; one alone as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
@@ -218,13 +268,6 @@ def numbered(key: Ints) -> tuple[Ints, Ints]:
     if there.all():
         return np.arange(size), key
     return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
-
-
-def span(index: Ints) -> Any:
-    """Sorted positions as a slice where they have no gap: picking then copies nothing."""
-    if len(index) and index[-1] - index[0] == len(index) - 1:
-        return slice(index[0], index[-1] + 1)
-    return index
 
 
 def packed(keys: tuple[Ints, ...]) -> Ints:
@@ -244,20 +287,70 @@ def packed(keys: tuple[Ints, ...]) -> Ints:
     return whole
 
 
-def in_order(key: Ints) -> tuple[Ints | None, Ints]:
-    """The positions that sort keys (None where they are sorted), and the sorted keys."""
-    if (key[1:] >= key[:-1]).all():
-        return None, key
-    size = int(key.max()) + 1
-    if size <= 2 * len(key) + 1000:
-        # Where keys are dense and distinct, each has a place of its own: no need to sort.
-        place = np.full(size, -1)
-        place[key] = np.arange(len(key))
-        there = np.flatnonzero(place >= 0)
-        if len(there) == len(key):
-            return place[there], there
-    order = pl.Series(key).arg_sort().to_numpy()
-    return order, key[order]
+def _increasing(keys: tuple[Ints, ...]) -> bool:
+    """Whether rows are in the order of their keys, most significant first, and no two alike."""
+    rows = len(keys[0]) - 1
+    falls = keys[-1][1:] <= keys[-1][:-1]
+    for key in keys[:-1]:
+        falls |= key[1:] < key[:-1]
+    at = np.flatnonzero(falls)
+    if len(at) > rows // 4 + 100:
+        return False
+    step = np.zeros(len(at), np.int64)
+    for key in keys:
+        step = np.where(step == 0, np.sign(key[at + 1] - key[at]), step)
+    return bool((step > 0).all())
+
+
+class Sorting:
+    """The order of rows by their keys; ``key`` has them sorted."""
+
+    key: Ints
+
+    def __init__(self, key: Ints) -> None:
+        self._given, self.key = key, key
+        self._there: Any = None
+        self.sorted = bool((key[1:] >= key[:-1]).all())
+        if self.sorted:
+            return
+        size = int(key.max()) + 1
+        if size <= 2 * len(key) + 1000:
+            there = np.zeros(size, bool)
+            put(there, key, True)
+            self.key = np.flatnonzero(there)
+            # Where keys are dense and distinct, each has a place of its own: no need to sort.
+            if len(self.key) == len(key):
+                self._there = there
+                return
+        self.key = key[self.order]
+
+    @cached_property
+    def order(self) -> Ints:
+        """The positions that sort the rows."""
+        if self._there is not None:
+            placed: Ints = self(np.arange(len(self._given)))
+            return placed
+        order: Ints = pl.Series(self._given).arg_sort().to_numpy()
+        return order
+
+    def __call__(self, values: Any) -> Any:
+        """An array of the rows, sorted."""
+        if self.sorted:
+            return values
+        if self._there is None:
+            return values[self.order]
+        moved = np.empty(len(self._there), values.dtype)
+        put(moved, self._given, values)
+        return moved if len(moved) == len(values) else moved[self._there]
+
+
+def put(target: Any, place: Ints, values: Any) -> None:
+    """Put values, or one value, at some places; of several for one place, any."""
+
+    def part(rows: slice) -> None:
+        target[place[rows]] = values[rows] if isinstance(values, np.ndarray) else values
+
+    concurrently([partial(part, rows) for rows in halves(len(place))], len(place))
 
 
 def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from frame_eval.inference.linear import (
-    Linear,
-    Sample,
-    Totals,
-    added,
-    central_differences,
-    scattered,
-)
-from frame_eval.metrics.core import Metric, Sums
-from frame_eval.table import Entries, Floats, Ints, Ranked
+from frame_eval.inference.cells import Block, Group, groups_of
+from frame_eval.inference.linear import Linear, Sample, Totals, central_differences
+from frame_eval.metrics.core import Metric, Sums, Term
+from frame_eval.table import Floats, Ints, Ranked
+
+# Of one sample in one group: influence, squares, share, size and count of units, and within.
+Row = tuple[Any, Any, Any, Any, Any, float]
 
 
-class _OrderedSums(Sums):
-    """The sums of one group, whose scores are made when they are asked for."""
-
-    def __init__(self, values: dict[str, Any], scores: Callable[[], Floats]) -> None:
-        self.__dict__.update(values, _scores=scores)
-
-    @cached_property
-    def classes(self) -> tuple[Floats]:  # type: ignore[override]
-        """The scores of the cells."""
-        return (self._scores(),)
+def sums_of(table: Ranked) -> Iterator[tuple[int, Sums]]:
+    """Every group that has cells, and its sums by cell."""
+    return ((group, cells.sums) for group, cells in groups_of(table))
 
 
 def ranked(
@@ -40,90 +30,75 @@ def ranked(
     Without ``errors`` the influences are left out.
     """
     groups = slices * systems
-    totals = _totals(table, metric, groups)
+    estimate, rows, clusters = np.full(groups, np.nan), np.zeros(groups), np.zeros(groups)
+    blocks: list[tuple[Ints, Sums]] = []
+    units: list[Ints] = []
+    found: list[list[Row]] = []
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
-    estimate = np.where(np.isfinite(estimate), estimate, np.nan)
-    rows = totals.apply(lambda s: np.sum(s.rows), default=0.0)
-    entries = table.entries
-    units = entries is not None and entries.unit is not None
-    group, unit, clusters = table.groups, np.zeros(len(table.groups), np.int64), rows
-    samples: tuple[Sample, ...] = ()
-    if entries is not None and units and not errors:
-        group, unit, _ = _units(table, entries)
-        clusters = added(group, np.ones(len(group)), groups)
-    elif errors:
-        slopes = [_slopes(metric, table.names, sums) for _, sums in totals.blocks]
-        if entries is None:
-            samples = _alike(metric, table, slopes, groups)
-            most = rows[group]
-        else:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                group, unit, samples = _by_unit(metric, table, entries, slopes, groups)
-            most = np.ones(len(group))
-        count = np.minimum(np.sum([sample.count for sample in samples], axis=0), most)
-        clusters = scattered(group, count, groups)
+        for group, cells in groups_of(table):
+            sums = cells.sums
+            estimate[group] = metric.finish(sums)
+            rows[group] = clusters[group] = sums.total("rows")
+            units.append(_units(cells, table.alike or not errors))
+            if cells.units is not None:
+                clusters[group] = len(cells.units)
+            if errors:
+                found.append(_samples(metric, table, cells))
+                count = np.sum([row[4] for row in found[-1]], axis=0)
+                clusters[group] = np.minimum(count, rows[group] if table.alike else 1).sum()
+            blocks.append((np.array([group]), Group(cells.part, cells.position).sums))
+    index = np.array([group[0] for group, _ in blocks], np.int64)
     return Linear(
-        estimate=estimate,
+        estimate=np.where(np.isfinite(estimate), estimate, np.nan),
         share=np.full(groups, np.nan),
         n=rows,
         clusters=clusters,
         missing=table.missing,
         rows=rows,
-        group=group,
-        unit=unit,
-        samples=samples,
-        totals=totals,
-        weighted=entries is not None and entries.weight is not None,
-        singles=not units,
+        group=np.repeat(index, [len(unit) for unit in units]),
+        unit=_joined(units, np.int64),
+        samples=tuple(_sample(rows, index, groups) for rows in zip(*found, strict=True)),
+        totals=Totals(metric, table.names, tuple(blocks), groups),
+        weighted=table.weighted,
+        singles=table.singles,
         source=None,
         systems=systems,
     )
 
 
-def _totals(table: Ranked, metric: Metric, groups: int) -> Totals:
-    blocks = ((np.array([group]), sums) for group, sums in sums_of(table))
-    return Totals(metric, table.names, tuple(blocks), groups)
+def _joined(parts: Any, dtype: Any = float) -> Any:
+    """Arrays one after the other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype), *parts])
 
 
-def sums_of(table: Ranked) -> Iterator[tuple[int, Sums]]:
-    """Every group that has cells, and its sums by cell."""
-    for i, group in enumerate(table.groups):
-        part = slice(table.edges[i], table.edges[i + 1])
-        values = {name: sums[part] for name, sums in zip(table.names, table.sums, strict=True)}
-        sums = _OrderedSums({**values, "rows": table.rows[part]}, partial(_scores, table, part))
-        yield int(group), sums
+def _sample(found: Any, index: Ints, groups: int) -> Sample:
+    """What a sample has in each group, one group after the other."""
+    *columns, within = zip(*found, strict=True)
+    by_group = np.zeros(groups)
+    by_group[index] = within
+    influence, squares, share, size, count = map(_joined, columns)
+    return Sample(influence, squares, share, size, count, by_group)
 
 
-def _scores(table: Ranked, part: slice) -> Floats:
-    return table.by_cell[part]
+def _units(cells: Group, alike: bool) -> Ints:
+    """The codes of the units of a group, a row each; one row for those that are alike."""
+    if cells.units is not None:
+        return cells.units
+    return np.zeros(1 if alike else cells.rows.stop - cells.rows.start, np.int64)
 
 
-def _slopes(metric: Metric, names: tuple[str, ...], sums: Sums) -> dict[str, Floats]:
-    """The gradient by cell, of the sums that have one, shifted so that influences sum to 0."""
-    values = {name: getattr(sums, name) for name in names}
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if metric.gradient is None:
-            found = np.moveaxis(
-                central_differences(metric.finish, names, sums, metric.cells), -1, 0
-            )
-            given = dict(zip(names, found, strict=True))
+def _samples(metric: Metric, table: Ranked, cells: Group) -> list[Row]:
+    """The influences in a group, on each denominator."""
+    terms, moments = _slopes(metric, table.names, cells)
+    found = []
+    for denominator, members in _members(metric, table.names).items():
+        there = [name for name in members if name in terms]
+        if table.alike:
+            found.append(_alike(cells, denominator, [moments[name] for name in there]))
         else:
-            given = dict(metric.gradient(sums))
-        drift = sum(_dot(slope, values[name]) for name, slope in given.items())
-    if not np.isfinite(drift):
-        given = {name: np.where(np.isfinite(g), g, 0.0) for name, g in given.items()}
-        drift = sum(_dot(slope, values[name]) for name, slope in given.items())
-    size = sum(_dot(np.abs(slope), np.abs(values[name])) for name, slope in given.items())
-    if abs(drift) > 1e-7 * size:
-        shift = drift / np.sum(values["n"])
-        given["n"] = given.get("n", np.zeros(len(values["n"]))) - shift
-    return given
-
-
-def _dot(left: Floats, right: Floats) -> float:
-    # The threads of a matrix product cost more than they give for many short slices.
-    return float(np.einsum("i,i->", left, right))
+            chosen = {name: terms[name] for name in there}
+            found.append(_by_unit(cells, denominator, chosen, counts=metric.counts))
+    return found
 
 
 def _members(metric: Metric, names: tuple[str, ...]) -> dict[str, list[str]]:
@@ -137,95 +112,94 @@ def _members(metric: Metric, names: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def _alike(
-    metric: Metric, table: Ranked, slopes: list[dict[str, Floats]], groups: int
-) -> tuple[Sample, ...]:
+def _slopes(
+    metric: Metric, names: tuple[str, ...], cells: Group
+) -> tuple[dict[str, Term], dict[str, Floats]]:
+    """The gradient by the sums that have one, shifted so that influences sum to 0.
+
+    And its moments: of each sum the influences of the rows, their sizes and squares, added up.
+    """
+    sums = cells.sums
+    terms: dict[str, Term]
+    if metric.gradient is None:
+        found = central_differences(metric.finish, names, sums, metric.cells)
+        terms = dict(zip(names, np.moveaxis(found, -1, 0), strict=True))
+    else:
+        shape = cells.span.stop - cells.span.start
+        given = metric.gradient(sums)
+        terms = {n: t if callable(t) else np.broadcast_to(t, shape) for n, t in given.items()}
+    moments = _moments(terms, cells)
+    drift, size, _ = sum(moments.values(), np.zeros(3))
+    if not np.isfinite(drift):
+        terms = {name: partial(_finite, term) for name, term in terms.items()}
+        moments = _moments(terms, cells)
+        drift, size, _ = sum(moments.values(), np.zeros(3))
+    if abs(drift) > 1e-7 * size:
+        terms["n"] = partial(_shifted, terms.get("n"), drift / sums.total("n"))
+        moments = _moments(terms, cells)
+    return terms, moments
+
+
+def _finite(term: Term, cells: Sums) -> Floats:
+    slope = cells.by_cell(term)
+    return np.where(np.isfinite(slope), slope, 0.0)
+
+
+def _shifted(term: Term | None, shift: float, cells: Sums) -> Floats:
+    slope = np.zeros(len(cells.n)) if term is None else cells.by_cell(term)
+    return slope - shift
+
+
+def _moments(terms: dict[str, Term], cells: Group) -> dict[str, Floats]:
+    def of_block(block: Block) -> Floats:
+        found = np.empty((len(terms), 3))
+        for row, (name, term) in zip(found, terms.items(), strict=True):
+            slope = block.by_cell(term)
+            influence = slope * block.by_cell(name)
+            row[:] = influence.sum(), np.abs(influence).sum(), _dot(slope, influence)
+        return found
+
+    return dict(zip(terms, cells.added(of_block), strict=True)) if terms else {}
+
+
+def _dot(left: Floats, right: Floats) -> float:
+    # The threads of a matrix product cost more than they give for many short slices.
+    return float(np.einsum("i,i->", left, right))
+
+
+def _alike(cells: Group, denominator: str, moments: list[Floats]) -> Row:
     """One row for all units of a group: rows that count the same, each a unit of its own."""
-    sums = dict(zip(table.names, table.sums, strict=True))
-    parts = [slice(a, b) for a, b in zip(table.edges, table.edges[1:], strict=False)]
-    samples = []
-    for denominator, members in _members(metric, table.names).items():
-        count = np.array([sums[denominator][part].sum() for part in parts])
-        influence, squares = np.zeros(len(parts)), np.zeros(len(parts))
-        for i, (part, slope) in enumerate(zip(parts, slopes, strict=True)):
-            for name in members:
-                if name in slope:
-                    influence[i] += _dot(slope[name], sums[name][part])
-                    squares[i] += _dot(np.square(slope[name]), sums[name][part])
-        share = np.where(count > 0, 1 / np.maximum(count, 1), 0.0)
-        one = np.ones(len(parts))
-        samples.append(Sample(influence, squares, share, one, count, np.zeros(groups)))
-    return tuple(samples)
+    count = cells.sums.total(denominator)
+    influence, _, squares = sum(moments, np.zeros(3))
+    share = 1 / count if count > 0 else 0.0
+    row = np.array([influence, squares, share, 1.0, count])[:, None]
+    return row[0], row[1], row[2], row[3], row[4], 0.0
 
 
-def _by_unit(
-    metric: Metric, table: Ranked, entries: Entries, slopes: list[dict[str, Floats]], groups: int
-) -> tuple[Ints, Ints, tuple[Sample, ...]]:
-    """The groups and codes of the units, and the rows added up by them."""
-    code, unit, place = _units(table, entries)
-    # Where the rows of each group end: those of a cell are counted in it.
-    ends = np.concatenate([[0], np.cumsum(table.rows, dtype=np.int64)])[table.edges]
+def _by_unit(cells: Group, denominator: str, terms: dict[str, Term], *, counts: bool) -> Row:
+    """A row for every unit of a group: what its rows add up to."""
+    part, rows = cells.part, cells.rows
+    weight = 1.0 if part.weight is None else part.weight[rows]
 
-    def by_unit(values: Floats) -> Floats:
-        return values if place is None else scattered(place, values, len(code))
+    def influences(block: Block, span: slice) -> Floats:
+        of_rows = part.rows(span)
+        total = np.zeros(of_rows.stop - of_rows.start)
+        for name, term in terms.items():
+            total += part.by_row(block.by_cell(term), span) * part.plain(name, of_rows)
+        return total
 
-    plain = dict(zip(table.names[1:], entries.plain, strict=True))
-    one = np.broadcast_to(1.0, ends[-1])
-    samples = []
-    for denominator, members in _members(metric, table.names).items():
-        rows = _rows(members, slopes, np.diff(table.edges), entries, plain, one)
-        of = plain.get(denominator, one)
-        influence, squares = by_unit(rows), np.zeros(groups)
-        share = by_unit(of if entries.weight is None else of * entries.weight)
-        alike = metric.counts and entries.weight is None
-        count = share if alike else by_unit(of if metric.counts else one)
-        share = np.where(count > 0, share / added(code, share, groups)[code], 0.0)
-        if place is None:
-            samples.append(Sample(influence, np.square(influence), share, one, count, squares))
-            continue
-        for group, start, end in zip(table.groups, ends, ends[1:], strict=False):
-            squares[group] = _dot(rows[start:end], rows[start:end])
-        square = np.square(influence)
-        within = squares - added(code, np.where(count > 0, square / count, 0.0), groups)
-        there = (count > 0).astype(float)
-        samples.append(Sample(influence, square, share, count, there, np.maximum(within, 0.0)))
-    return code, unit, tuple(samples)
-
-
-def _rows(
-    members: list[str],
-    slopes: list[dict[str, Floats]],
-    cells: Ints,
-    entries: Entries,
-    plain: dict[str, Floats],
-    one: Floats,
-) -> Floats:
-    """What every row contributes to the influence of its unit, by some of the sums."""
-    total: Floats = np.zeros(0)
-    for name in members:
-        if any(name in slope for slope in slopes):
-            none = np.zeros(1)
-            found = [
-                np.broadcast_to(slope.get(name, none), size)
-                for slope, size in zip(slopes, cells, strict=True)
-            ]
-            by_cell = found[0] if len(found) == 1 else np.concatenate(found)
-            values = by_cell if entries.cell is None else by_cell[entries.cell]
-            values = values * plain[name] if name in plain else values
-            total = values if not len(total) else total + values
-    total = total if len(total) else np.zeros(len(one))
-    return total if entries.weight is None else total * entries.weight
-
-
-def _group_of(table: Ranked, entries: Entries) -> Ints:
-    """The group of every row."""
-    by_cell = np.repeat(table.groups, np.diff(table.edges))
-    return by_cell if entries.cell is None else by_cell[entries.cell]
-
-
-def _units(table: Ranked, entries: Entries) -> tuple[Ints, Ints, Ints | None]:
-    """Group and code of every unit of a group, and the unit of every row (None: itself)."""
-    if entries.units is None:
-        group = _group_of(table, entries)
-        return group, np.zeros(len(group), np.int64), None
-    return *entries.units, entries.unit
+    by_row = cells.joined(influences) * weight
+    influence = cells.by_unit(by_row)
+    of = part.plain(denominator, rows)
+    whole = cells.by_unit(of * weight)
+    count = (
+        whole
+        if counts and part.weight is None
+        else cells.by_unit(of if counts else np.ones(len(of)))
+    )
+    share = np.where(count > 0, whole / whole.sum(), 0.0)
+    square = np.square(influence)
+    if cells.units is None:
+        return influence, square, share, np.ones(len(of)), count, 0.0
+    within = _dot(by_row, by_row) - np.where(count > 0, square / count, 0.0).sum()
+    return influence, square, share, count, (count > 0).astype(float), max(within, 0.0)

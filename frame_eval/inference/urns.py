@@ -319,7 +319,7 @@ class Ranked(Urn):
             if metric.gradient is None:
                 slopes = central_differences(metric.finish, names, sums, metric.cells).T
             else:
-                given, zero = metric.gradient(sums), np.zeros(len(part.starts))
+                given, zero = metric.slopes(sums), np.zeros(len(part.starts))
                 slopes = np.stack([given.get(name, zero) for name in names])
             lengths = np.diff(np.append(part.starts, len(part.unit)))
             effect = (np.repeat(slopes, lengths, axis=1) * part.vectors.T).sum(0)

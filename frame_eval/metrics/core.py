@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import polars as pl
 
@@ -17,6 +18,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Finish: TypeAlias = "Callable[[Any], Any]"
 Better: TypeAlias = "Literal['higher', 'lower'] | None"
 Bounds: TypeAlias = "tuple[float | None, float | None]"
+Term: TypeAlias = "str | Callable[[Any], Any] | Array"
 
 
 class Sums:
@@ -25,6 +27,10 @@ class Sums:
     Each is an array with any leading axes (slices, systems, replicates) and, for metrics over
     cells, one trailing axis per cell key in sorted order. ``s.classes`` holds the values of the
     cell keys. The same attributes are Polars expressions inside ``Metric.expr``.
+
+    The methods are for ordered cells. Each takes a term: the name of a sum, an array by cell, or a
+    function of the sums that treats every cell alike, but for the running sums that it asks for.
+    What they say of a group holds however many of its cells are in memory at once.
     """
 
     def __init__(self, values: Mapping[str, Any], classes: tuple[Any, ...] = ()) -> None:
@@ -32,8 +38,37 @@ class Sums:
         self.classes = classes
 
     def __getattr__(self, name: str) -> Any:
-        known = [key for key in self.__dict__ if key != "classes"]
-        raise EvalError(f"the metric has no sum {name!r}; it has {', '.join(known)}")
+        raise EvalError(f"the metric has no sum {name!r}; it has {', '.join(self._known())}")
+
+    def _known(self) -> tuple[str, ...]:
+        return tuple(name for name in self.__dict__ if name not in ("classes", "_made"))
+
+    def by_cell(self, term: Term) -> Array:
+        """A term at every cell; functions are asked once."""
+        if isinstance(term, str):
+            return getattr(self, term)  # type: ignore[no-any-return]
+        if not callable(term):
+            return term
+        made = self.__dict__.setdefault("_made", {})
+        if term not in made:
+            made[term] = term(self)
+        return made[term]  # type: ignore[no-any-return]
+
+    def total(self, term: Term) -> Any:
+        """The sum of a term over all cells."""
+        return self.by_cell(term).sum(-1)
+
+    def dot(self, left: Term, right: Term) -> Any:
+        """The sum of a product of terms over all cells."""
+        return np.einsum("...k,...k->...", self.by_cell(left), self.by_cell(right))
+
+    def from_bottom(self, term: Term) -> Array:
+        """The sum of a term over the cells up to each, inclusive."""
+        return np.cumsum(self.by_cell(term), axis=-1)
+
+    def from_top(self, term: Term) -> Array:
+        """The sum of a term over the cells from the highest down to each, inclusive."""
+        return np.cumsum(self.by_cell(term)[..., ::-1], axis=-1)[..., ::-1]
 
 
 @dataclass(frozen=True)
@@ -50,11 +85,23 @@ class Proportion:
     slope: Finish | None = None
 
 
-class PerClass(NamedTuple):
-    """From the position of a class to its metric; and the classes asked for (None: all)."""
+def _first_domain(classes: tuple[Any, ...]) -> Sequence[Any]:
+    found: Sequence[Any] = classes[0]
+    return found
 
-    of: Callable[[int], Metric]
-    labels: Sequence[Any] | None
+
+class PerClass(NamedTuple):
+    """From a class to its metric, over the same sums; and which classes have one.
+
+    ``known`` finds the classes that there are from the values of the cell keys; ``labels`` are the
+    ones asked for (None: all), each of which has a row, whether it occurs or not. Where cells are
+    combinations of many, ``cells`` gives label and prediction (0 or 1) of each for one class.
+    """
+
+    of: Callable[[Any], Metric]
+    labels: Sequence[Any] | None = None
+    known: Callable[[tuple[Any, ...]], Sequence[Any]] = _first_domain
+    cells: Callable[[tuple[Any, ...], Any], tuple[Array, Array]] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,17 +139,19 @@ class Metric:
     cells
         Inputs that are extra group keys; ``finish`` sees a trailing axis for each.
     ordered
-        Whether the (single) cell key is ordered and has many values, as scores have: ``finish``
-        then sees one slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do
-        not read it.
+        Whether the cell key has many values in order, as scores have: ``finish`` then sees one
+        slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do not read it.
+        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells. Of
+        several cell keys every combination that occurs is a cell, and ``s.classes[0]`` is a Polars
+        frame with a column for each.
     runs
         Whether neighbouring ordered cells may be made one where they hold rows of one and the same
         kind (as under a ROC curve, a straight line): resamples are then of fewer cells.
     proportion
         Hits and trials, where the metric is a share of rows: it then gets proportion intervals.
     gradient
-        From the sums to the derivative of the value by each sum, by name; central differences
-        otherwise.
+        From the sums to the derivative of the value by each sum, by name; of ordered cells an array
+        or a term (see :class:`Sums`). Central differences otherwise.
     samples
         Which sum is the denominator of which sums (for the leverage of a cluster); one sample of
         all rows, ``{"n": all}``, otherwise. AUC has two: positives and negatives.
@@ -206,6 +255,11 @@ class Metric:
     def linear(self) -> bool:
         """Whether errors can be linearised: of smooth metrics, and the share below a quantile."""
         return self.smooth or self.quantile is not None
+
+    def slopes(self, sums: Sums) -> dict[str, Array]:
+        """The derivative of the value by each sum that moves it, by cell."""
+        given = {} if self.gradient is None else self.gradient(sums)
+        return {name: sums.by_cell(slope) for name, slope in given.items()}
 
     def alias(self, name: str) -> Metric:
         """The same metric under another name.

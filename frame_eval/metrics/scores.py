@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from frame_eval.columns import Source, label, score
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.multiclass import Average, MultiClass, Ranking, averaged_ranking
 
 
 def sides(c: Any) -> Any:
@@ -17,42 +19,38 @@ def sides(c: Any) -> Any:
     return {"pos": c.y, "neg": 1 - c.y}
 
 
+def _negatives_below(c: Any) -> Any:
+    """How many negatives have a lower score, and half of those with the same."""
+    return c.from_bottom("neg") - c.neg / 2
+
+
+def _positives_below(c: Any) -> Any:
+    return c.from_bottom("pos") - c.pos / 2
+
+
 def _auc(s: Any) -> Any:
-    pos, neg = s.pos, s.neg
-    pairs = pos.sum(-1) * neg.sum(-1)
-    wins = np.einsum("...k,...k->...", pos, np.cumsum(neg, axis=-1))
-    ties = np.einsum("...k,...k->...", pos, neg)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (wins - ties / 2) / pairs
+        return s.dot("pos", _negatives_below) / (s.total("pos") * s.total("neg"))
 
 
 def _auc_gradient(s: Any) -> Any:
     """Placement values (DeLong, DeLong and Clarke-Pearson 1988), centred at the AUC."""
-    positives, negatives = (x.sum(-1, keepdims=True) for x in (s.pos, s.neg))
-    auc = _auc(s)[..., None]
+    positives, negatives, auc = (x[..., None] for x in (s.total("pos"), s.total("neg"), _auc(s)))
+    pairs = negatives * positives
     with np.errstate(divide="ignore", invalid="ignore"):
-        below = _below(s.neg)
-        below /= negatives * positives
-        below -= auc / positives
-        above = _below(s.pos)
-        above /= -negatives * positives
-        above += (1 - auc) / negatives
-    return {"pos": below, "neg": above}
-
-
-def _below(counts: Any) -> Any:
-    """How many are in lower cells, and half of those in the same."""
-    below = np.cumsum(counts, axis=-1)
-    below -= counts / 2
-    return below
+        of_positives, of_negatives = auc / positives, (1 - auc) / negatives
+    return {
+        "pos": lambda c: c.by_cell(_negatives_below) / pairs - of_positives,
+        "neg": lambda c: of_negatives - c.by_cell(_positives_below) / pairs,
+    }
 
 
 def _no_positives(s: Any) -> Any:
-    return s.pos.sum(-1) == 0
+    return s.total("pos") == 0
 
 
 def _no_negatives(s: Any) -> Any:
-    return s.neg.sum(-1) == 0
+    return s.total("neg") == 0
 
 
 NO_POSITIVES = {"no positives": _no_positives}
@@ -61,13 +59,13 @@ SIDES: dict[str, tuple[str, ...]] = {"pos": ("pos",), "neg": ("neg",)}
 
 
 def _rows_of(counts: Any, s: Any) -> int:
-    """Rows of a class; weights have no scale, so it is the class's share of all rows."""
-    total = float(np.sum(s.n))
-    return round(float(np.sum(counts)) / total * float(np.sum(s.rows))) if total else 0
+    """Rows of a class from its sum: as weights have no scale, its share of all rows."""
+    total = float(s.total("n"))
+    return round(float(counts) / total * float(s.total("rows"))) if total else 0
 
 
 def _few(s: Any) -> Any:
-    rarer = min(_rows_of(s.pos, s), _rows_of(s.neg, s))
+    rarer = min(_rows_of(s.total(side), s) for side in SIDES)
     return f"{rarer} row{'' if rarer == 1 else 's'} of the rarer class" if rarer < 20 else ""
 
 
@@ -89,7 +87,17 @@ def _auc_expression(c: Any) -> Any:
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
 
-def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
+AUC = Ranking("roc_auc", _auc, _auc_gradient, ONE_CLASS, _few, apart=True)
+
+
+def roc_auc(
+    target: Source,
+    scores: Source | Mapping[Any, Source],
+    *,
+    positive: Any = None,
+    average: Average = "macro",
+    multi_class: MultiClass = "ovr",
+) -> Metric:
     """The probability that a positive scores above a negative, ties counting half.
 
     Parameters
@@ -97,21 +105,31 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     target
         A label column: boolean, 0/1, or any with ``positive``.
     scores
-        A numeric column, larger for more positive; infinities are legal.
+        A numeric column, larger for more positive; infinities are legal. Of several classes, a
+        mapping from each class to the column with its score.
     positive
-        The positive class; True or 1 by default.
+        The positive class of a single column; True or 1 by default.
+    average
+        Of several classes: ``"macro"``, the mean; ``"weighted"``, by the rows of each class;
+        ``"micro"``, all classes in one ranking; None, a row per class in a column ``class``.
+    multi_class
+        ``"ovr"``: each class against the rest (Fawcett 2006). ``"ovo"``: each against each other,
+        by the score of the first (Hand and Till 2001); weighted by the rows of both classes.
 
     Returns
     -------
     Metric
-        Called ``roc_auc``, between 0 and 1. Errors are linearised by placement values (DeLong,
-        DeLong and Clarke-Pearson 1988; Obuchowski 1997 for clusters), the interval is made on the
-        logit scale; at exactly 0 or 1 it is null. Null with one class only.
+        Called ``roc_auc``, or like ``macro_roc_auc`` and ``macro_roc_auc_ovo``, between 0 and 1.
+        Errors are linearised by placement values (DeLong, DeLong and Clarke-Pearson 1988;
+        Obuchowski 1997 for clusters; of an average, averaged), the interval is made on the logit
+        scale; at exactly 0 or 1 it is null. Null with one class only; classes that no row is of
+        are left out of an average and named in ``note``.
 
     Raises
     ------
     EvalError
-        In a verb, for labels other than 0 and 1 without ``positive``.
+        For options that go with several classes and one column, or the other way around; in a verb,
+        for labels other than 0 and 1 without ``positive``, or that are none of several classes.
 
     Examples
     --------
@@ -119,8 +137,15 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.5, 0.5, 0.9, 0.1]})
     >>> df.eval.summary(fe.roc_auc("y", "score"))["estimate"].item()
     0.875
+    >>> df = pl.DataFrame({"y": ["a", "b", "c"], "a": [3, 1, 2], "b": [2, 3, 1], "c": [1, 2, 2]})
+    >>> df.eval.summary(fe.roc_auc("y", {k: k for k in "abc"}))["estimate"].item()
+    0.9166666666666666
     """
-    return _of_scores(
+    if isinstance(scores, Mapping):
+        _check_single(positive)
+        return averaged_ranking(AUC, target, scores, average, multi_class)
+    _check_several(average, multi_class)
+    return of_scores(
         "roc_auc",
         target,
         scores,
@@ -135,7 +160,19 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     )
 
 
-def _of_scores(
+def _check_single(positive: Any) -> None:
+    if positive is not None:
+        raise EvalError(f"positive={positive!r} goes with one column of scores")
+
+
+def _check_several(average: object, multi_class: object = "ovr") -> None:
+    if average != "macro" or multi_class != "ovr":
+        raise EvalError(
+            "average= and multi_class= go with a column of scores for each class: {class: column}"
+        )
+
+
+def of_scores(
     name: str, target: Source, scores: Source, positive: Any, finish: Any, **options: Any
 ) -> Metric:
     """A metric of the positives and negatives at each distinct score."""
@@ -157,7 +194,11 @@ def _gini(s: Any) -> Any:
 
 
 def _gini_gradient(s: Any) -> Any:
-    return {name: 2 * slope for name, slope in _auc_gradient(s).items()}
+    return {name: _doubled(slope) for name, slope in _auc_gradient(s).items()}
+
+
+def _doubled(term: Any) -> Any:
+    return lambda c: 2 * term(c)
 
 
 def _gini_expression(c: Any) -> Any:
@@ -194,7 +235,7 @@ def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.gini("y", "score"))["estimate"].item()
     0.75
     """
-    return _of_scores(
+    return of_scores(
         "gini",
         target,
         scores,
@@ -210,46 +251,54 @@ def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     )
 
 
-def from_top(counts: Any) -> Any:
-    """Counts from the highest score down to each, inclusive: what a threshold there flags."""
-    return np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1]
-
-
 def over(part: Any, whole: Any) -> Any:
     """A quotient that is 0 where nothing is counted yet."""
     return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
+def _hits(c: Any) -> Any:
+    """The positives with a score as high: what a threshold there flags."""
+    return c.from_top("pos")
+
+
+def _flagged(c: Any) -> Any:
+    return c.by_cell(_hits) + c.from_top("neg")
+
+
+def _precision(c: Any) -> Any:
+    return over(c.by_cell(_hits), c.by_cell(_flagged))
+
+
 def _ap(s: Any) -> Any:
-    hits = from_top(s.pos)
-    precision = over(hits, hits + from_top(s.neg))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.einsum("...k,...k->...", s.pos, precision) / s.pos.sum(-1)
+        return s.dot("pos", _precision) / s.total("pos")
+
+
+def _moves(c: Any) -> Any:
+    """How the precisions of the positives in a cell move with a positive above, and a negative."""
+    each, precision = over(c.pos, c.by_cell(_flagged)), c.by_cell(_precision)
+    return np.stack([each * (1 - precision), -each * precision])
 
 
 def _ap_gradient(s: Any) -> Any:
     """A row changes its own precision and that of all positives at or below its score."""
-    positives = s.pos.sum(-1, keepdims=True)
-    hits = from_top(s.pos)
-    flagged = hits + from_top(s.neg)
-    precision = over(hits, flagged)
-    each = over(s.pos, flagged)
-    gain = np.cumsum(each * (1 - precision), axis=-1)
-    loss = np.cumsum(each * precision, axis=-1)
-    ap = _ap(s)[..., None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {"pos": (precision + gain - ap) / positives, "neg": -loss / positives}
+    positives, ap = s.total("pos")[..., None], _ap(s)[..., None]
+
+    def below(c: Any) -> Any:
+        return c.from_bottom(_moves)
+
+    return {
+        "pos": lambda c: (c.by_cell(_precision) - ap + c.by_cell(below)[0]) / positives,
+        "neg": lambda c: c.by_cell(below)[1] / positives,
+    }
 
 
 def _restated(prevalence: float, s: Any) -> Any:
     """The sums as if positives were that share of the rows."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Sums(
-            {
-                "pos": s.pos * (prevalence / s.pos.sum(-1, keepdims=True)),
-                "neg": s.neg * ((1 - prevalence) / s.neg.sum(-1, keepdims=True)),
-            }
-        )
+        pos = s.pos * (prevalence / s.total("pos")[..., None])
+        neg = s.neg * ((1 - prevalence) / s.total("neg")[..., None])
+    return Sums({"pos": pos, "neg": neg})
 
 
 def _ap_at(prevalence: float, s: Any) -> Any:
@@ -261,19 +310,19 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
     restated = _restated(prevalence, s)
     share = {"pos": prevalence, "neg": 1 - prevalence}
     found = {}
-    for name, slope in _ap_gradient(restated).items():
-        part, count = getattr(restated, name) / share[name], getattr(s, name)
-        mean = np.einsum("...k,...k->...", slope, part)[..., None]
-        found[name] = (slope - mean) * share[name] / count.sum(-1, keepdims=True)
+    for name, term in _ap_gradient(restated).items():
+        slope, count = restated.by_cell(term), s.total(name)[..., None]
+        mean = restated.dot(slope, name)[..., None] / share[name]
+        found[name] = (slope - mean) * share[name] / count
     return found
 
 
 def _ap_note(s: Any) -> Any:
-    positives = _rows_of(s.pos, s)
-    total = float(np.sum(s.n))
+    total = float(s.total("n"))
     if not total:
         return ""
-    prevalence = f"prevalence {float(np.sum(s.pos)) / total:.3g}"
+    positives = _rows_of(s.total("pos"), s)
+    prevalence = f"prevalence {float(s.total('pos')) / total:.3g}"
     few = f"{positives} positives: biased, and optimistic"
     return f"{prevalence}; {few}" if positives < 50 else prevalence
 
@@ -284,8 +333,16 @@ def _ap_expression(c: Any) -> Any:
     return (c.s.filter(c.y == 1).rank("max", descending=True) / flagged).mean()
 
 
+AP = Ranking("average_precision", _ap, _ap_gradient, NO_POSITIVES, _ap_note, apart=False)
+
+
 def average_precision(
-    target: Source, scores: Source, *, positive: Any = None, at_prevalence: float | None = None
+    target: Source,
+    scores: Source | Mapping[Any, Source],
+    *,
+    positive: Any = None,
+    average: Average = "macro",
+    at_prevalence: float | None = None,
 ) -> Metric:
     """The step-wise area under the precision-recall curve, sum of (R_k - R_k-1) P_k.
 
@@ -297,9 +354,13 @@ def average_precision(
     target
         A label column: boolean, 0/1, or any with ``positive``.
     scores
-        A numeric column, larger for more positive; infinities are legal.
+        A numeric column, larger for more positive; infinities are legal. Of several classes, a
+        mapping from each class to the column with its score: each is taken against the rest.
     positive
-        The positive class; True or 1 by default.
+        The positive class of a single column; True or 1 by default.
+    average
+        Of several classes: ``"macro"``, the mean; ``"weighted"``, by the rows of each class;
+        ``"micro"``, all classes in one ranking; None, a row per class in a column ``class``.
     at_prevalence
         Restate it for a population in which this share is positive: the classes are weighted
         accordingly, with precision pi TPR / (pi TPR + (1 - pi) FPR). Random scores have the
@@ -308,16 +369,18 @@ def average_precision(
     Returns
     -------
     Metric
-        Called ``average_precision``, between 0 and 1. Errors are linearised by the influence of
-        each row, the interval is made on the logit scale (Boyd, Eng and Page 2013); ``note`` has
-        the prevalence, and warns under 50 positives, where the estimate is biased and optimistic.
-        Null without positives, and with ``at_prevalence`` without negatives.
+        Called ``average_precision``, or like ``macro_average_precision``, between 0 and 1. Errors
+        are linearised by the influence of each row, the interval is made on the logit scale (Boyd,
+        Eng and Page 2013); ``note`` has the prevalence, and warns under 50 positives, where the
+        estimate is biased and optimistic. Null without positives, and with ``at_prevalence``
+        without negatives; classes that no row is of are left out of an average and named in
+        ``note``.
 
     Raises
     ------
     EvalError
-        When ``at_prevalence`` is not between 0 and 1; in a verb, for labels other than 0 and 1
-        without ``positive``.
+        When ``at_prevalence`` is not between 0 and 1 or goes with several classes, and as
+        :func:`roc_auc`.
 
     Examples
     --------
@@ -326,8 +389,14 @@ def average_precision(
     >>> df.eval.summary(fe.average_precision("y", "score"))["estimate"].item()
     0.8333333333333333
     """
+    if isinstance(scores, Mapping):
+        _check_single(positive)
+        if at_prevalence is not None:
+            raise EvalError(f"at_prevalence={at_prevalence!r} goes with one column of scores")
+        return averaged_ranking(AP, target, scores, average)
+    _check_several(average)
     if at_prevalence is None:
-        return _of_scores(
+        return of_scores(
             "average_precision",
             target,
             scores,
@@ -339,7 +408,7 @@ def average_precision(
             expression=_ap_expression,
         )
     _check_share("at_prevalence", at_prevalence)
-    return _of_scores(
+    return of_scores(
         f"average_precision(prevalence={at_prevalence:g})",
         target,
         scores,
@@ -440,7 +509,7 @@ def partial_auc(
     0.6666666666666666
     """
     _check_share("max_fpr", max_fpr)
-    return _of_scores(
+    return of_scores(
         f"partial_auc(fpr<={max_fpr:g})",
         target,
         scores,
@@ -494,14 +563,13 @@ def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.ks("y", "score"))["estimate"].item()
     0.5
     """
-    return _of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
+    return of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
 
 
 def _points(s: Any) -> tuple[Any, Any]:
     """Recall and precision of every threshold, from the highest down."""
-    hits = from_top(s.pos)[..., ::-1]
-    recall = over(hits, s.pos.sum(-1, keepdims=True))
-    return recall, over(hits, hits + from_top(s.neg)[..., ::-1])
+    recall = over(s.by_cell(_hits), s.total("pos")[..., None])
+    return recall[..., ::-1], s.by_cell(_precision)[..., ::-1]
 
 
 def _precision_at_recall(least: float, s: Any) -> Any:
@@ -558,7 +626,7 @@ def precision_at_recall(
     0.6666666666666666
     """
     _check_bound("recall", recall)
-    return _of_scores(
+    return of_scores(
         f"precision_at_recall({recall:g})",
         target,
         scores,
@@ -605,7 +673,7 @@ def recall_at_precision(
     0.5
     """
     _check_bound("precision", precision)
-    return _of_scores(
+    return of_scores(
         f"recall_at_precision({precision:g})",
         target,
         scores,
@@ -626,9 +694,14 @@ def _check_bound(name: str, value: float) -> None:
 
 def _top(k: float, s: Any) -> tuple[Any, Any]:
     """Expected positives among the rows that fit, and how many fit."""
+    rows = np.sum(s.rows, axis=-1)
+    return top_share(k if k < 1 else np.minimum(k / np.maximum(rows, 1.0), 1.0), s)
+
+
+def top_share(share: Any, s: Any) -> tuple[Any, Any]:
+    """Expected positives among a share of the rows, those with the highest scores; its size."""
     n = s.n[..., ::-1]
-    rows, total = np.sum(s.rows, axis=-1), np.sum(n, axis=-1)
-    fit = total * (k if k < 1 else np.minimum(k / np.maximum(rows, 1.0), 1.0))
+    fit = np.sum(n, axis=-1) * share
     flagged = np.clip(over(fit[..., None] - (np.cumsum(n, axis=-1) - n), n), 0, 1)
     return np.sum(s.pos[..., ::-1] * flagged, axis=-1), fit
 
@@ -687,7 +760,7 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     0.75
     """
     finish = partial(_precision_at_k, _check_k(k))
-    return _of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH)
+    return of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH)
 
 
 def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
@@ -726,7 +799,7 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
     >>> df.eval.summary(fe.recall_at_k("y", "score", 0.5))["estimate"].item()
     0.75
     """
-    return _of_scores(
+    return of_scores(
         f"recall@{k}",
         target,
         scores,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import narwhals as nw
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.errors import EvalError
@@ -19,7 +20,8 @@ from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Entries, Floats, Ints, Ranked, numbered
+from frame_eval.table import Floats, Ints, Part, Ranked, Units
+from frame_eval.threads import spread_out
 
 _ZERO_ONE = {"flag", "label", "equal"}
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key
@@ -112,8 +114,11 @@ class Scored:
 
         Each has its own codes, under ``count`` in all: slices of different sets may overlap.
         """
-        parts = [self._order(codes).ranked(metric, count) for codes in groups]
-        return parts[0] if len(parts) == 1 else Ranked.stacked(parts)
+        orders = [self._order(codes) for codes in groups]
+        missing = [np.bincount(*order.missing, minlength=count) for order in orders]
+        parts = tuple(order.part(metric) for order in orders)
+        alike = self.unit is None and self.weight is None and metric.counts
+        return Ranked(parts[0].names, parts, np.sum(missing, axis=0, dtype=float), alike)
 
     def _order(self, code: Ints) -> Order:
         key = code.tobytes()
@@ -122,26 +127,38 @@ class Scored:
         return self.orders[key]
 
 
-class Units:
+class _Units:
     """The units of every group, numbered within it: few bits where they are nested.
 
-    ``group`` and ``unit`` are those of each in order, ``number`` is that of each row in its group,
-    and ``most`` how many units a group has at most.
+    Those of group i have their codes in ``code[edges[i]:edges[i + 1]]``; ``number`` says of rows
+    which of these theirs is, and ``most`` is how many a group has at most.
     """
 
-    def __init__(self, unit: Ints, place: Ints | None, counts: Ints) -> None:
-        size = int(unit.max(initial=0)) + 1
-        key, at = numbered(unit if place is None else place * size + unit)
-        self.group, self.unit = key // size, key % size
-        self.first = np.searchsorted(self.group, np.arange(len(counts)))
-        self.number = at if place is None else at - self.first[place]
-        self.most = int(self.number.max(initial=0)) + 1
+    number: Callable[[Any], Ints]
 
-    def place(self, number: Ints, counts: Ints) -> Ints:
-        """Where among all units those of sorted rows are."""
-        if len(counts) > 1:
-            number += np.repeat(self.first, counts)
-        return number
+    def __init__(self, unit: Ints, place: Ints | None, groups: int) -> None:
+        if place is None:
+            place = np.broadcast_to(np.int64(0), len(unit))
+        size = int(unit.max(initial=0)) + 1
+        if groups * size <= 4 * len(unit) + 1000:
+            # Marking the pairs that occur spares the sort where most of them do.
+            there = np.zeros((groups, size), bool)
+            for part in blocks(len(unit)):
+                there[place[part], unit[part]] = True
+            group, self.code = np.nonzero(there)
+            table = np.cumsum(there, axis=1, dtype=np.int32) - 1
+            self.number = lambda rows: table[place[rows], unit[rows]]
+            self.edges = np.searchsorted(group, np.arange(groups + 1))
+        else:
+            pair, at = np.unique(place * size + unit, return_inverse=True)
+            group, self.code = pair // size, pair % size
+            self.edges = np.searchsorted(group, np.arange(groups + 1))
+            self.number = lambda rows: at[rows] - self.edges[place[rows]]
+        self.most = int(np.diff(self.edges).max(initial=1))
+
+    def field(self) -> tuple[Field, int]:
+        """The numbers as a field."""
+        return lambda part: self.number(part).astype(np.uint64), (self.most - 1).bit_length()
 
 
 class Order:
@@ -152,9 +169,9 @@ class Order:
         chosen: Any = slice(None)
         if not inside.all():
             chosen = slice(0, 0) if alone else np.flatnonzero(inside[scored.group])
-        values = scored.rows[scored.score].to_numpy()[chosen]
-        self.scored, self.chosen, self.length = scored, chosen, len(values)
-        self.score = Score.of(values)
+        self.scored, self.chosen = scored, chosen
+        self.score = self._read()
+        self.length = len(self.score.values)
         self.groups, self.counts = np.maximum(code, 0), np.array([self.length])
         place = None
         if not alone:
@@ -163,97 +180,129 @@ class Order:
             if len(self.groups) < len(code) or (local[1:] < local[:-1]).any():
                 place = local[place]
             self.counts = np.bincount(place, minlength=len(self.groups))
-        self.units = None if scored.unit is None else Units(scored.unit[chosen], place, self.counts)
+        self.units = None
+        if scored.unit is not None:
+            self.units = _Units(scored.unit[chosen], place, len(self.groups))
         fields = [position(self.length)] if scored.bits is None else self._bits(scored.bits)
         self.above = len(fields)
-        fields.append((self.score, self.score.width))
-        if place is not None:
-            fields.append(whole(place, len(self.groups)))
+        self.place = [] if place is None else [whole(place, len(self.groups))]
         self.missing = code[inside], scored.missing[inside]
-        self.packed = Packed(self.length, fields)
+        self.packed, new = self._sorted(fields)
+        # Where the cells start among the rows, and where all end; None if every row is one.
+        self.starts = None if new.all() else np.append(np.flatnonzero(new), self.length)
+        self.parts: dict[Any, Part] = {}
 
     def _bits(self, names: Sequence[str]) -> list[tuple[Field, int]]:
         """The inputs of 0 and 1, and the unit if there is one."""
         fields = [whole(self.scored.rows[name].to_numpy()[self.chosen], 2) for name in names]
         if self.units is not None:
-            fields.append(whole(self.units.number, self.units.most))
+            fields.append(self.units.field())
         return fields
 
-    @cached_property
-    def starts(self) -> Ints | None:
-        """Where the cells start among the rows; None if every row is a cell of its own."""
-        new = self.packed.changes(self.above)
-        return None if new.all() else np.flatnonzero(new)
+    def _read(self) -> Score:
+        """The scores, in memory of our own: the words that they go into are written over them."""
+        values = self.scored.rows[self.scored.score]
+        parts = [part.to_numpy() for part in values.get_chunks()]
+        whole = np.concatenate(parts)
+        return Score.of(whole if isinstance(self.chosen, slice) else whole[self.chosen])
+
+    def _packed(self, score: Score, *fields: tuple[Field, int]) -> Packed:
+        into = score.values.view(np.uint64)
+        return Packed(self.length, [*fields, *self.place], into)
+
+    def _sorted(self, fields: Sequence[tuple[Field, int]]) -> tuple[Packed, npt.NDArray[np.bool_]]:
+        """The rows in order, and which of them start a cell.
+
+        In one word, if that only takes the last bits of scores, and these tell no rows apart.
+        """
+        score, most = self.score, int(self.counts.max(initial=1))
+        bits = score.width + sum(width for _, width in [*fields, *self.place]) - 64
+        # Of so many random numbers it is unlikely that two agree in all bits that are left.
+        self.rounded = bits > 0 and score.width - bits >= 2 * most.bit_length() + 4
+        if self.rounded:
+            packed = self._packed(score, *fields, score.rounded(bits))
+            new = packed.changes(self.above)
+            if new.all() or self._read().told_apart(bits):
+                return packed, new
+            self.rounded, score = False, self._read()
+        packed = self._packed(score, *fields, score.field())
+        return packed, packed.changes(self.above)
 
     @cached_property
-    def cell(self) -> Ints | None:
-        """The cell of every row; None if each is one."""
-        if self.starts is None:
-            return None
-        sizes = np.diff(self.starts, append=self.length)
-        return np.repeat(np.arange(len(self.starts)), sizes)
-
-    @cached_property
-    def position(self) -> Ints:
-        """Where a row was before, if rows are told apart."""
-        found: Ints = self.packed.field(0).view(np.int64)
-        return found
-
-    @cached_property
-    def unit(self) -> Ints | None:
-        """Where among the units of all groups that of every row is."""
-        if self.units is None:
-            return None
-        bits = self.scored.bits
-        number = self.units.number[self.position] if bits is None else self.packed.field(len(bits))
-        return self.units.place(number.astype(np.int64), self.counts)
+    def _scores(self) -> Packed:
+        """The rows in order with all bits of their scores in the first field."""
+        score = self._read()
+        return self._packed(score, score.field())
 
     @cached_property
     def weight(self) -> Floats | None:
         """The weight of every row."""
         if self.scored.weight is None:
             return None
-        found: Floats = self.scored.weight[self.chosen][self.position]
+        found: Floats = self.scored.weight[self.chosen][self._position(slice(None))]
         return found
 
-    def scores(self) -> Floats:
-        """The score of every cell."""
-        code = self.packed.field(self.above)
-        return self.score.decoded(code if self.starts is None else code[self.starts])
+    def _position(self, rows: slice) -> Ints:
+        """Where rows were before, if they are told apart."""
+        return self.packed.field(0, rows).view(np.int64)
 
-    def ranked(self, metric: Metric, count: int) -> Ranked:
-        """The cells of a metric of these rows."""
-        plain = self._contributions(metric)
-        ends = np.cumsum(self.counts)
-        rows = np.broadcast_to(1.0, self.length)
-        sums = [rows, *plain.values()]
-        if self.weight is not None:
-            sums = [self.weight, *(self.weight * values for values in plain.values())]
-        if self.starts is not None:
-            rows = np.diff(self.starts, append=self.length).astype(float)
-            of_n = rows if self.weight is None else np.add.reduceat(self.weight, self.starts)
-            sums = [of_n, *(np.add.reduceat(values, self.starts) for values in sums[1:])]
-            ends = np.searchsorted(self.starts, ends)
-        entries = None
-        if self.weight is not None or self.unit is not None or not metric.counts:
-            units = None
-            if self.units is not None:
-                units = self.groups[self.units.group], self.units.unit
-            entries = Entries(self.cell, self.unit, units, self.weight, tuple(plain.values()))
-        missing = np.bincount(*self.missing, minlength=count).astype(float)
+    def _unit(self, rows: slice) -> Ints:
+        """Which unit of its group each row belongs to."""
+        assert self.units is not None
+        if self.scored.bits is None:
+            return self.units.number(self._position(rows))
+        return self.packed.field(len(self.scored.bits), rows).view(np.int64)
+
+    def _score(self, rows: Any) -> Floats:
+        packed, field = (self._scores, 0) if self.rounded else (self.packed, self.above)
+        return self.score.decoded(packed.field(field, rows))
+
+    def part(self, metric: Metric) -> Part:
+        """The cells of a metric of these rows; metrics of the same sums share them."""
+        inputs = ((name, given.key) for name, given in metric.made.items())
+        key = metric.sums, *inputs
+        if key not in self.parts:
+            self.parts[key] = self._part(metric)
+        return self.parts[key]
+
+    def _part(self, metric: Metric) -> Part:
+        by_row = self._contributions(metric)
         there = self.counts > 0
-        return Ranked(
-            ("n", *plain),
+        edges = np.concatenate([[0], np.cumsum(self.counts)[there]])
+        units = None
+        if self.units is not None:
+            units = Units(
+                np.append(self.units.edges[:-1][there], self.units.edges[-1]),
+                self.units.code,
+                self._unit,
+            )
+        return Part(
+            ("n", *by_row),
             self.groups[there],
-            np.concatenate([[0], ends[there]]),
-            tuple(sums),
-            rows,
-            self.scores,
-            missing,
-            entries,
+            edges if self.starts is None else np.searchsorted(self.starts, edges),
+            self.starts,
+            lambda name, rows: by_row[name][rows].astype(np.float64),
+            self._score,
+            self.weight,
+            units,
         )
 
-    def _contributions(self, metric: Metric) -> dict[str, Floats]:
+    def _by_row(self, of_kinds: Floats) -> npt.NDArray[Any]:
+        """The values of rows from those of their kinds: patterns of bits, or positions."""
+        bits = self.scored.bits
+        if bits is None:
+            return of_kinds[self._position(slice(None))]
+        small = of_kinds.astype(np.int8)
+        kinds = small if np.array_equal(small, of_kinds) else of_kinds
+        found, mask = np.empty(self.length, kinds.dtype), np.uint64((1 << len(bits)) - 1)
+
+        def look_up(part: slice) -> None:
+            found[part] = kinds[(self.packed.low[part] & mask).view(np.int64)]
+
+        spread_out(look_up, blocks(self.length))
+        return found
+
+    def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:
         """What every row adds to the sums of a metric, without its weight."""
         scored = self.scored
         if scored.bits is None:
@@ -277,14 +326,3 @@ class Order:
         return {
             name: self._by_row(made[f"__fe_c_{name}"].cast(nw.Float64).to_numpy()) for name in asked
         }
-
-    def _by_row(self, of_kind: Floats) -> Floats:
-        """The values of rows from those of their kinds: patterns of bits, or positions."""
-        bits = self.scored.bits
-        if bits is None:
-            return of_kind[self.position]
-        found, mask = np.empty(self.length), np.uint64((1 << len(bits)) - 1)
-        for part in blocks(self.length):
-            pattern = (self.packed.low[part] & mask).view(np.int64)
-            np.take(of_kind, pattern, out=found[part], mode="clip")
-        return found

@@ -1,0 +1,177 @@
+"""Sums over the ordered cells of a group, worked on block by block where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from frame_eval.inference.linear import scattered
+from frame_eval.metrics.core import Array, Sums, Term
+from frame_eval.table import Floats, Ints, Part, Ranked
+from frame_eval.threads import Result, spread_out
+
+BLOCK = 1 << 17  # rows that are worked on at once stay in the cache
+
+
+class Group:
+    """The cells of a group, in blocks of so many that their sums stay in the cache."""
+
+    def __init__(self, part: Part, position: int) -> None:
+        self.part = part
+        self.position = position
+        self.span = slice(int(part.edges[position]), int(part.edges[position + 1]))
+        self.spans = part.blocks(self.span, BLOCK)
+        self._known: dict[Any, Any] = {}
+
+    @property
+    def rows(self) -> slice:
+        """The rows of the group."""
+        return self.part.rows(self.span)
+
+    @property
+    def units(self) -> Ints | None:
+        """The codes of its units; None where each row is one."""
+        units = self.part.units
+        if units is None:
+            return None
+        return units.code[units.edges[self.position] : units.edges[self.position + 1]]
+
+    @cached_property
+    def _number(self) -> Ints | None:
+        """Which of the units each row belongs to."""
+        units = self.part.units
+        return None if units is None else units.number(self.rows)
+
+    def by_unit(self, values: Floats) -> Floats:
+        """What rows have, added up by unit."""
+        if self.units is None or self._number is None:
+            return values
+        return scattered(self._number, values, len(self.units))
+
+    @property
+    def sums(self) -> Sums:
+        """All cells, as the functions of a metric see them."""
+        return _Whole(self)
+
+    @cached_property
+    def _first(self) -> Block:
+        return Block(self, 0)
+
+    def each(self, function: Callable[[Block, slice], Result]) -> list[Result]:
+        """What a function finds in each block and its span of cells."""
+        if len(self.spans) == 1:
+            return [function(self._first, self.span)]
+
+        def found(number: int) -> Result:
+            return function(Block(self, number), self.spans[number])
+
+        # The first one asks for all totals that the others need.
+        return [found(0), *spread_out(found, range(1, len(self.spans)))]
+
+    def added(self, function: Callable[[Block], Any]) -> Any:
+        """What a function finds in each block, added up."""
+        return sum(self.each(lambda c, _: function(c)))
+
+    def joined(self, function: Callable[[Block, slice], Array]) -> Array:
+        """What a function finds in each block and its span, one after the other."""
+        found = self.each(function)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def totals(self, term: Term) -> tuple[Any, Floats]:
+        """The sum of a term over all cells, and over those of every block."""
+        if isinstance(term, str):
+            # The same for all metrics of these cells.
+            known, key = self.part.totals, (self.position, term)
+        else:
+            known, key = self._known, id(term)
+        if key not in known:
+            by_block = np.array(self.each(lambda c, _: c.by_cell(term).sum(-1)))
+            known[key] = by_block.sum(0), by_block, term  # a term that is kept keeps its id
+        total, by_block, _ = known[key]
+        return total, by_block
+
+    def dot(self, left: Term, right: Term) -> Any:
+        """The sum of a product of terms over all cells."""
+        key = id(left), id(right)
+        if key not in self._known:
+            found = self.added(lambda c: np.einsum("k,k->", c.by_cell(left), c.by_cell(right)))
+            self._known[key] = found, left, right
+        return self._known[key][0]
+
+
+class _Cells(Sums):
+    """The sums of some cells, each read when it is asked for."""
+
+    _group: Group
+    _span: slice
+
+    def __init__(self, group: Group, span: slice) -> None:
+        self.__dict__.update(_group=group, _span=span)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("rows", *self._group.part.names):
+            return super().__getattr__(name)
+        found = self._group.part.sums(name, self._span)
+        self.__dict__[name] = found
+        return found
+
+    def _known(self) -> tuple[str, ...]:
+        return self._group.part.names
+
+    @cached_property
+    def classes(self) -> tuple[Floats]:  # type: ignore[override]
+        """The scores of the cells."""
+        starts = self._group.part.starts
+        first = self._span if starts is None else starts[self._span]
+        return (self._group.part.score(first),)
+
+    def total(self, term: Term) -> Any:
+        return self._group.totals(term)[0]
+
+    def dot(self, left: Term, right: Term) -> Any:
+        return self._group.dot(left, right)
+
+
+class _Whole(_Cells):
+    """All cells of a group. Their totals are had without an array of them."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group, group.span)
+
+
+class Block(_Cells):
+    """Some cells of a group. Running sums go on from the blocks before, totals are the group's."""
+
+    _number: int
+
+    def __init__(self, group: Group, number: int) -> None:
+        super().__init__(group, group.spans[number])
+        self.__dict__.update(_number=number)
+
+    def by_cell(self, term: Term) -> Array:
+        if isinstance(term, np.ndarray):
+            first = self._group.span.start
+            return term[self._span.start - first : self._span.stop - first]
+        return super().by_cell(term)
+
+    def from_bottom(self, term: Term) -> Array:
+        found = super().from_bottom(term)
+        if len(self._group.spans) > 1:
+            found += self._group.totals(term)[1][: self._number].sum(0)[..., None]
+        return found
+
+    def from_top(self, term: Term) -> Array:
+        found = super().from_top(term)
+        if len(self._group.spans) > 1:
+            found += self._group.totals(term)[1][self._number + 1 :].sum(0)[..., None]
+        return found
+
+
+def groups_of(table: Ranked) -> Iterator[tuple[int, Group]]:
+    """Every group that has cells."""
+    for part in table.parts:
+        for position, group in enumerate(part.groups.tolist()):
+            yield group, Group(part, position)
