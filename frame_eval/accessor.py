@@ -9,6 +9,7 @@ import polars as pl
 
 from frame_eval.columns import Columns, Source
 from frame_eval.evaluation import Bound, with_roles
+from frame_eval.running import Run
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
@@ -16,6 +17,7 @@ from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.poststratify import poststratify
+from frame_eval.verbs.routing import routing
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.thresholds import best_threshold
 from frame_eval.verbs.worst import worst
@@ -42,6 +44,7 @@ class Evaluation(Bound[R]):
     bootstrap = bootstrap
     confusion = confusion
     curve = curve
+    routing = routing
     best_threshold = best_threshold
     guard = guard
     assert_passed = assert_passed
@@ -87,7 +90,50 @@ class Evaluation(Bound[R]):
             "strata": strata,
         }
         bound = {name: value for name, value in given.items() if value is not None}
-        return Evaluation(self._frame, with_roles(self, bound))
+        return Evaluation(self._frame, with_roles(self, bound), self._run)
+
+    def run(self, *, memory: float | None = None, progress: bool | None = None) -> Evaluation[R]:
+        """The same frame, its questions answered within some memory or in silence.
+
+        Parameters
+        ----------
+        memory
+            The bytes that what leaves the engine may take while it is worked on; 1 GiB unless said
+            otherwise. Frames that are in memory already are not counted. Where the sums of
+            clusters or the examples of a comparison need more, they are taken in several passes,
+            each over some of the clusters or examples, with the same result; what no number of
+            passes makes small is an error that says so.
+        progress
+            Whether work of more than two seconds shows a bar, on a terminal and with tqdm
+            installed; True unless said otherwise.
+
+        Returns
+        -------
+        Evaluation
+            A new one; this one stays as it is.
+
+        Raises
+        ------
+        EvalError
+            When ``memory`` is not a positive number.
+
+        Examples
+        --------
+        >>> import frame_eval as fe, polars as pl
+        >>> df = pl.LazyFrame({"doc": [1, 1, 2, 2], "ok": [1, 0, 1, 1]})
+        >>> quiet = df.eval.run(memory=2e9, progress=False)
+        >>> quiet.summary(fe.rate("ok"), cluster="doc")["estimate"].item()
+        0.75
+        """
+        before = self._run or Run()
+        return Evaluation(
+            self._frame,
+            self._roles,
+            Run(
+                before.memory if memory is None else memory,
+                before.progress if progress is None else progress,
+            ),
+        )
 
     def __repr__(self) -> str:
         roles = "".join(f", {name}={value!r}" for name, value in self._roles.items())

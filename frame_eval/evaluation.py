@@ -14,6 +14,7 @@ import polars as pl
 from frame_eval.columns import names, slices
 from frame_eval.errors import EvalError, did_you_mean, listing
 from frame_eval.reduce import give_back
+from frame_eval.running import Run, current, running
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -23,11 +24,17 @@ ROLES = ("system", "example", "trial", "cluster", "weight", "strata")
 
 
 class Bound(Generic[R]):
-    """A native frame and the roles bound to it; ``R`` is the type of frame that results have."""
+    """A native frame, the roles bound to it and how it is run.
 
-    def __init__(self, frame: Any, roles: dict[str, Any] | None = None) -> None:
+    ``R`` is the type of frame that results have.
+    """
+
+    def __init__(
+        self, frame: Any, roles: dict[str, Any] | None = None, run: Run | None = None
+    ) -> None:
         self._frame = frame
         self._roles = roles or {}
+        self._run = run
 
 
 class Verb(Protocol[P]):
@@ -64,12 +71,13 @@ def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
 
     @functools.wraps(function)
     def wrapper(frame: Any, /, *args: Any, **kwargs: Any) -> Any:
-        native = frame
+        native, run = frame, current()
         if isinstance(frame, Bound):
-            native = frame._frame
+            native, run = frame._frame, frame._run or run
             bound = {name: frame._roles[name] for name in takes if name in frame._roles}
             kwargs = {**bound, **kwargs}
-        result = function(native, *args, **kwargs)
+        with running(run):
+            result = function(native, *args, **kwargs)
         if not isinstance(native, pd.DataFrame):
             return result
         return give_back(result, native, _key_columns(result, kwargs))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from frame_eval.threads import concurrently, halves
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class Table:
     second moments of the weighted contributions within each row of the table (rows x names x
     names), or None where they follow from the counts. A unit is a cluster, or with ``singles`` a
     set of rows that are each a unit of their own. ``strata`` has the stratum of every unit by code.
+    With ``times`` a unit stands for so many units with equal sums, all of them added up.
     """
 
     names: tuple[str, ...]
@@ -43,6 +43,7 @@ class Table:
     singles: bool
     weighted: bool
     strata: Ints | None = None
+    times: Floats | None = None
 
     @property
     def keys(self) -> tuple[Ints, ...]:
@@ -54,15 +55,14 @@ class Table:
         if index.dtype == bool:
             index = np.flatnonzero(index)
         # Several times faster than values[index] where rows are short.
-        return self._picked(lambda values: np.take(values, index, axis=0))
+        return self._picked(lambda values: _taken(values, index))
 
     def runs(self, starts: Ints, stops: Ints) -> Table:
         """The rows from each start to its stop, one run after the other."""
-        bounds = [
-            (a, b) for a, b in zip(starts.tolist(), stops.tolist(), strict=True) if a < b
-        ] or [(0, 0)]
+        runs = zip(starts.tolist(), stops.tolist(), strict=True)
+        bounds = [(a, b) for a, b in runs if a < b] or [(0, 0)]
         if len(bounds) == 1:
-            (a, b) = bounds[0]
+            ((a, b),) = bounds
             return self._picked(lambda values: values[a:b])
         return self._picked(lambda values: np.concatenate([values[a:b] for a, b in bounds]))
 
@@ -79,6 +79,7 @@ class Table:
             plain=sums if self.plain is self.sums else pick(self.plain),
             moments=None if self.moments is None else pick(self.moments),
             missing=pick(self.missing),
+            times=None if self.times is None else pick(self.times),
         )
 
     def emptied(self, where: Any) -> Table:
@@ -95,8 +96,10 @@ class Table:
 
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
-        order, key = in_order(packed(self.keys))
-        table = self if order is None else self.take(order)
+        if _increasing(self.keys):
+            return self
+        sorting = Sorting(packed(self.keys))
+        table, key = self if sorting.sorted else self.take(sorting.order), sorting.key
         new = np.ones(len(key), bool)
         new[1:] = key[1:] != key[:-1]
         if new.all():
@@ -232,19 +235,25 @@ class Ranked:
         return all(part.units is None for part in self.parts)
 
 
-def spread_out(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What a function makes of every item, on all cores: for work that numpy does by itself."""
-    workers = min(pl.thread_pool_size(), len(items) // 4)
-    if workers < 2:
-        return [function(item) for item in items]
-    bounds = [len(items) * k // workers for k in range(workers + 1)]
-    with ThreadPoolExecutor(workers) as pool:
-        started = [
-            # Each thread ignores the floating point errors that its starter does.
-            pool.submit(copy_context().run, lambda part: list(map(function, part)), items[a:b])
-            for a, b in pairwise(bounds)
-        ]
-        return [found for part in started for found in part.result()]
+def _taken(values: Any, index: Ints) -> Any:
+    """The rows of an array at some positions; columns that are in one piece stay so."""
+    if values.ndim == 2 and values.flags.f_contiguous:
+        return np.stack([np.take(column, index) for column in values.T]).T
+    return np.take(values, index, axis=0)
+
+
+def keyed(high: Ints, low: Ints, size: int) -> Ints:
+    """One integer for two codes, high x size + low."""
+    if not high.any():
+        return low
+    key = high * size
+    key += low
+    return key
+
+
+def joined(parts: Sequence[Ints]) -> Ints:
+    """Arrays one after the other; one alone as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
@@ -259,13 +268,6 @@ def numbered(key: Ints) -> tuple[Ints, Ints]:
     if there.all():
         return np.arange(size), key
     return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
-
-
-def span(index: Ints) -> Any:
-    """Sorted positions as a slice where they have no gap: picking then copies nothing."""
-    if len(index) and index[-1] - index[0] == len(index) - 1:
-        return slice(index[0], index[-1] + 1)
-    return index
 
 
 def packed(keys: tuple[Ints, ...]) -> Ints:
@@ -285,20 +287,70 @@ def packed(keys: tuple[Ints, ...]) -> Ints:
     return whole
 
 
-def in_order(key: Ints) -> tuple[Ints | None, Ints]:
-    """The positions that sort keys (None where they are sorted), and the sorted keys."""
-    if (key[1:] >= key[:-1]).all():
-        return None, key
-    size = int(key.max()) + 1
-    if size <= 2 * len(key) + 1000:
-        # Where keys are dense and distinct, each has a place of its own: no need to sort.
-        place = np.full(size, -1)
-        place[key] = np.arange(len(key))
-        there = np.flatnonzero(place >= 0)
-        if len(there) == len(key):
-            return place[there], there
-    order = pl.Series(key).arg_sort().to_numpy()
-    return order, key[order]
+def _increasing(keys: tuple[Ints, ...]) -> bool:
+    """Whether rows are in the order of their keys, most significant first, and no two alike."""
+    rows = len(keys[0]) - 1
+    falls = keys[-1][1:] <= keys[-1][:-1]
+    for key in keys[:-1]:
+        falls |= key[1:] < key[:-1]
+    at = np.flatnonzero(falls)
+    if len(at) > rows // 4 + 100:
+        return False
+    step = np.zeros(len(at), np.int64)
+    for key in keys:
+        step = np.where(step == 0, np.sign(key[at + 1] - key[at]), step)
+    return bool((step > 0).all())
+
+
+class Sorting:
+    """The order of rows by their keys; ``key`` has them sorted."""
+
+    key: Ints
+
+    def __init__(self, key: Ints) -> None:
+        self._given, self.key = key, key
+        self._there: Any = None
+        self.sorted = bool((key[1:] >= key[:-1]).all())
+        if self.sorted:
+            return
+        size = int(key.max()) + 1
+        if size <= 2 * len(key) + 1000:
+            there = np.zeros(size, bool)
+            put(there, key, True)
+            self.key = np.flatnonzero(there)
+            # Where keys are dense and distinct, each has a place of its own: no need to sort.
+            if len(self.key) == len(key):
+                self._there = there
+                return
+        self.key = key[self.order]
+
+    @cached_property
+    def order(self) -> Ints:
+        """The positions that sort the rows."""
+        if self._there is not None:
+            placed: Ints = self(np.arange(len(self._given)))
+            return placed
+        order: Ints = pl.Series(self._given).arg_sort().to_numpy()
+        return order
+
+    def __call__(self, values: Any) -> Any:
+        """An array of the rows, sorted."""
+        if self.sorted:
+            return values
+        if self._there is None:
+            return values[self.order]
+        moved = np.empty(len(self._there), values.dtype)
+        put(moved, self._given, values)
+        return moved if len(moved) == len(values) else moved[self._there]
+
+
+def put(target: Any, place: Ints, values: Any) -> None:
+    """Put values, or one value, at some places; of several for one place, any."""
+
+    def part(rows: slice) -> None:
+        target[place[rows]] = values[rows] if isinstance(values, np.ndarray) else values
+
+    concurrently([partial(part, rows) for rows in halves(len(place))], len(place))
 
 
 def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> Floats:

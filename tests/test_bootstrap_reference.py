@@ -58,7 +58,7 @@ def test_vector(name):
 def test_how_many_units_a_resample_leaves_out():
     vector = SEEDS["bootstrap-left-out-200"]
     n, draws = vector["input"]["n"], 20_000
-    weights = np.concatenate(list(Draws(draws, 0).weights(np.ones(n, np.int64))))
+    weights = np.concatenate(Draws(draws, 0).each(np.copy, np.ones(n, np.int64)))
     left_out = (weights == 0).sum(1)
     error = left_out.std() / np.sqrt(draws)
     assert abs(left_out.mean() - vector["expected"]) < 4 * error

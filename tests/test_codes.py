@@ -10,7 +10,7 @@ import pytest
 import frame_eval as fe
 from frame_eval.inference.linear import added
 from frame_eval.reduce.coded import codes
-from frame_eval.table import in_order, packed, span
+from frame_eval.table import Sorting, joined, keyed, packed
 
 RNG = np.random.default_rng(11)
 FEW = RNG.integers(0, 3, 200)
@@ -52,15 +52,38 @@ def test_codes_are_positions_among_sorted_values(name) -> None:
         RNG.integers(0, 10**15, 500),
         np.array([3, 3, 0]),
         np.zeros(0, np.int64),
+        RNG.permutation(300_000),
+        RNG.permutation(300_000)[:250_000],
+        RNG.integers(0, 200_000, 250_000),
     ],
-    ids=["sorted", "dense", "with gaps", "repeated", "wide", "twice the last", "none"],
+    ids=[
+        *["sorted", "dense", "with gaps", "repeated", "wide", "twice the last", "none"],
+        *["many dense", "many with gaps", "many repeated"],
+    ],
 )
 def test_rows_are_put_in_the_order_of_their_keys(key) -> None:
-    order, found = in_order(key)
-    assert found.tolist() == np.sort(key).tolist()
-    if order is not None:
-        assert key[order].tolist() == found.tolist()
-        assert np.sort(order).tolist() == list(range(len(key)))
+    sorting = Sorting(key)
+    assert np.array_equal(sorting.key, np.sort(key))
+    assert sorting.sorted == bool((np.diff(key) >= 0).all())
+    if not sorting.sorted:
+        assert np.array_equal(np.sort(sorting.order), np.arange(len(key)))
+        assert np.array_equal(key[sorting.order], sorting.key)
+    values = RNG.normal(size=len(key))
+    moved = sorting(values)
+    assert np.array_equal(sorting(key), sorting.key)
+    assert sorted(zip(sorting.key, moved, strict=True)) == sorted(zip(key, values, strict=True))
+
+
+def test_two_codes_make_one_key() -> None:
+    high, low = RNG.integers(0, 5, 100), RNG.integers(0, 7, 100)
+    assert np.array_equal(keyed(high, low, 7), high * 7 + low)
+    assert np.array_equal(keyed(high * 0, low, 7), low)
+
+
+def test_arrays_one_after_the_other() -> None:
+    parts = [np.arange(3), np.arange(2)]
+    assert joined(parts).tolist() == [0, 1, 2, 0, 1]
+    assert joined(parts[:1]) is parts[0]
 
 
 def test_packed_keys_sort_as_the_keys_do() -> None:
@@ -68,16 +91,11 @@ def test_packed_keys_sort_as_the_keys_do() -> None:
     assert np.argsort(packed(keys), kind="stable").tolist() == np.lexsort(keys[::-1]).tolist()
 
 
-def test_positions_without_a_gap_are_a_slice() -> None:
-    assert span(np.array([4, 5, 6])) == slice(4, 7)
-    assert span(np.array([4, 6])).tolist() == [4, 6]
-    assert span(np.zeros(0, np.int64)).tolist() == []
-
-
 def test_sums_of_sorted_groups_are_counted_sums() -> None:
     group = np.sort(RNG.integers(0, 9, 300)) * 2
     values = RNG.normal(size=300)
     np.testing.assert_allclose(added(group, values, 20), np.bincount(group, values, 20), atol=1e-13)
+    assert np.array_equal(added(group, values > 0, 20), np.bincount(group, values > 0, 20))
     assert added(group, values > 0, 20).tolist() == np.bincount(group, values > 0, 20).tolist()
     assert added(group[:0], values[:0], 3).tolist() == [0.0, 0.0, 0.0]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import sys
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
+from frame_eval.reduce import engines
 from frame_eval.reduce.engines import collect
 
 RNG = np.random.default_rng(7)
@@ -439,7 +439,7 @@ def test_filters_and_columns_reach_the_scan_of_polars(kind, tmp_path, monkeypatc
         plans.append(nw.to_native(frame).explain())
         return collect(frame)
 
-    monkeypatch.setattr(sys.modules["frame_eval.reduce.query"], "collect", explained)
+    monkeypatch.setattr(engines, "collect", explained)
     scan = pl.scan_parquet(path).filter(pl.col("domain") == "law")
     rule = fe.rule(fe.rate("label"), min=0.1, where=WHERE[kind])
     scan.eval.guard(rule, by="lang")
@@ -459,7 +459,7 @@ def test_filters_and_columns_reach_the_scan_of_duckdb(tmp_path, monkeypatch) -> 
         plans.append(nw.to_native(frame).explain())
         return collect(frame)
 
-    monkeypatch.setattr(sys.modules["frame_eval.reduce.query"], "collect", explained)
+    monkeypatch.setattr(engines, "collect", explained)
     relation = duckdb.connect().read_parquet(str(path)).filter("domain = 'law'")
     rule = fe.rule(fe.rate("label"), min=0.1, where=fe.col("tokens") > 400)
     fe.of(relation).guard(rule, by="lang")

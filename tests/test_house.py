@@ -21,16 +21,22 @@ LAYERS: list[tuple[str, list[str], list[str]]] = [
     ("errors", [], []),
     ("columns", ["errors"], ["polars", "pandas", "narwhals", "pyarrow", "numpy", "duckdb"]),
     ("metrics", ["metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
-    ("table", ["errors"], ["numpy", "polars"]),  # Polars sorts faster
-    ("inference", ["inference", "table", "metrics", "errors"], ["numpy", "scipy"]),
-    ("reduce*", ["reduce*", "table", "metrics", "columns", "errors"], ANY),
+    ("threads", [], []),
+    ("table", ["threads", "errors"], ["numpy", "polars"]),  # Polars sorts faster
+    ("running", ["errors"], ["tqdm"]),
+    (
+        "inference",
+        ["inference", "table", "threads", "metrics", "running", "errors"],
+        ["numpy", "scipy"],
+    ),
+    ("reduce*", ["reduce*", "table", "threads", "metrics", "columns", "running", "errors"], ANY),
     ("units", ["units", "metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
-    ("evaluation", ["reduce*", "columns", "errors"], ["pandas", "polars", "narwhals"]),
+    ("evaluation", ["reduce*", "columns", "running", "errors"], ["pandas", "polars", "narwhals"]),
     (
         "verbs",
         [
             *["verbs", "evaluation", "reduce*", "units", "inference"],
-            *["table", "metrics", "columns", "errors"],
+            *["table", "threads", "metrics", "columns", "running", "errors"],
         ],
         ["numpy", "polars", "narwhals"],
     ),

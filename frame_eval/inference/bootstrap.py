@@ -12,7 +12,7 @@ import scipy
 from frame_eval.errors import EvalError
 from frame_eval.inference.resample import Draws
 from frame_eval.inference.urns import Additive, Kinds, Urn, urn
-from frame_eval.metrics.core import Metric
+from frame_eval.metrics.core import Array, Metric
 from frame_eval.table import Floats, Ints
 
 Bootstrap: TypeAlias = Literal["bootstrap", "percentile", "basic", "bca", "studentized"]
@@ -99,14 +99,15 @@ def joint_replicates(
         assert one.unit is not None
         urns.append([urn(one, [int(g)], merged=False) for g in wanted])
         members.append([np.unique(one.unit[one.group == g]) for g in wanted])
-    blocks: list[list[Floats]] = [[] for _ in kinds]
-    for weights in draws.weights(np.ones(units, np.int64)):
-        for block, of_metric, chosen in zip(blocks, urns, members, strict=True):
-            values = [
-                drawn.value(weights[:, m]) for drawn, m in zip(of_metric, chosen, strict=True)
-            ]
-            block.append(np.hstack(values))
-    return [np.concatenate(block) for block in blocks]
+
+    def values(weights: Array) -> list[Floats]:
+        return [
+            np.hstack([drawn.value(weights[:, m]) for drawn, m in zip(ours, chosen, strict=True)])
+            for ours, chosen in zip(urns, members, strict=True)
+        ]
+
+    blocks = draws.each(values, np.ones(units, np.int64))
+    return [np.concatenate(block) for block in zip(*blocks, strict=True)]
 
 
 class _Plain:
@@ -198,7 +199,7 @@ def _studentized(
         )
     squares = (matrix[:, :, None] * matrix[:, None, :]).reshape(len(matrix), -1)
 
-    def error(weights: Floats, totals: Floats) -> Floats:
+    def error(weights: Array, totals: Floats) -> Floats:
         slope = _gradient(lambda t: drawn.of_totals(t) @ coefficients, totals)
         moments = (weights @ squares).reshape(len(weights), *slope.shape[1:], -1)
         variance = np.einsum("rd,rde,re->r", slope, moments, slope)
@@ -207,14 +208,15 @@ def _studentized(
 
     every = drawn.counts[None].astype(float)
     own = float(error(every, every @ matrix)[0])
-    blocks = []
-    for weights in draws.weights(drawn.counts, drawn.strata):
+
+    def statistics(weights: Array) -> Floats:
         totals = weights @ matrix
         with np.errstate(divide="ignore", invalid="ignore"):
-            blocks.append(
-                (drawn.of_totals(totals) @ coefficients - estimate) / error(weights, totals)
-            )
-    return np.concatenate(blocks), own
+            values = drawn.of_totals(totals) @ coefficients
+            studentized: Floats = (values - estimate) / error(weights, totals)
+        return studentized
+
+    return np.concatenate(draws.each(statistics, drawn.counts, drawn.strata)), own
 
 
 def _gradient(function: Any, at: Floats) -> Floats:

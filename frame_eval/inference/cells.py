@@ -10,7 +10,8 @@ import numpy as np
 
 from frame_eval.inference.linear import scattered
 from frame_eval.metrics.core import Array, Sums, Term
-from frame_eval.table import Floats, Ints, Part, Ranked, Result, spread_out
+from frame_eval.table import Floats, Ints, Part, Ranked
+from frame_eval.threads import Result, spread_out
 
 BLOCK = 1 << 17  # rows that are worked on at once: in the cache, and enough for a thread
 

@@ -17,7 +17,7 @@ from frame_eval.table import Floats, Ints, Table
 class Sample:
     """Influences on one denominator, a row per unit (or per set of like single-row units).
 
-    ``influence`` sums the linearised rows of the unit, ``squares`` is its square (summed over
+    ``influence`` sums the linearised rows of the unit, ``squares`` is its square (both summed over
     units where a row stands for ``count`` of them), ``share`` is a unit's part of the denominator
     and ``size`` its rows. ``within`` is, per group, the sum of squares of linearised rows around
     their unit's mean.
@@ -39,7 +39,8 @@ class Linear:
     codes of the rows of the samples. With ``singles`` a row of the samples stands for rows that are
     each a unit of their own. ``source`` is the table that all of it comes from, if there was one; a
     group is one of ``systems`` systems in a slice. ``strata`` are those of the rows of the samples;
-    ``crossed`` is the same clustered one way, another, and both together.
+    ``crossed`` is the same clustered one way, another, and both together. With ``times`` a row of
+    the samples stands for so many units that are alike.
     """
 
     estimate: Floats
@@ -58,6 +59,7 @@ class Linear:
     systems: int
     strata: Ints | None = None
     crossed: tuple[Linear, Linear, Linear] | None = None
+    times: Floats | None = None
 
     @property
     def table(self) -> Table:
@@ -115,6 +117,8 @@ def group_codes(table: Table, systems: int) -> Ints:
 def added(group: Ints, values: Array, groups: int) -> Floats:
     """The values summed by group; ``group`` is sorted."""
     starts = np.searchsorted(group, np.arange(groups + 1))
+    if values.dtype == bool:
+        return np.diff(np.searchsorted(np.flatnonzero(values), starts)).astype(float)
     there = np.flatnonzero(np.diff(starts))
     total = np.zeros(groups)
     if len(there):
@@ -135,6 +139,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     starts = unit_starts(table, group)
     # Units of one row have no spread within.
     alone = isinstance(starts, slice) and not table.singles and table.rows.max(initial=0) <= 1
+    alone = alone and table.times is None
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
         share, terms = _terms(metric, table, totals, place, alone)
@@ -161,6 +166,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
         source=table,
         systems=systems,
         strata=None if table.strata is None else table.strata[table.unit[starts]],
+        times=table.times,
     )
 
 
@@ -328,7 +334,7 @@ def central_differences(
             for sign in (1.0, -1.0):
                 moved = values[name].copy()
                 moved[at] = value + sign * step
-                sides.append(finish(Sums({**values, name: moved}, sums.classes)))
+                sides.append(finish(Sums({"rows": sums.rows, **values, name: moved}, sums.classes)))
             result[(*at, j)] = (sides[0] - sides[1]) / (2 * step)
     return result
 
@@ -354,7 +360,8 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
             np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )
     unit_group = group[starts]
-    share = denominator / spread(added(unit_group, denominator, groups), unit_group)
+    whole = added(unit_group, denominator, groups)
+    share = denominator / spread(np.where(whole == 0, 1.0, whole), unit_group)
     none = np.zeros(groups)
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)
@@ -364,7 +371,11 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
         return Sample(influence, term.squares, share, size, count, none)
     between = np.where(size > 0, influence**2 / size, 0.0)
     within = added(group, term.squares, groups) - added(unit_group, between, groups)
-    return Sample(influence, influence**2, share, size, count, np.maximum(within, 0.0))
+    within = np.maximum(within, 0.0)
+    if table.times is not None:
+        share, size, count = share / table.times, size / table.times, count * table.times
+        return Sample(influence, influence**2 / table.times, share, size, count, within)
+    return Sample(influence, influence**2, share, size, count, within)
 
 
 def _centred(gradient: Floats, table: Table, totals: Totals, place: Ints) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -20,7 +21,7 @@ from frame_eval.inference.difference import (
     has_values,
 )
 from frame_eval.inference.intervals import SANDWICH, shown
-from frame_eval.inference.linear import Linear, Sample, added
+from frame_eval.inference.linear import Linear, Sample, added, scattered
 from frame_eval.inference.margins import Limits
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.resampled import (
@@ -33,7 +34,8 @@ from frame_eval.inference.resampled import (
 from frame_eval.inference.variance import Variance, cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.quantiles import quantile_of
-from frame_eval.table import Floats, Ints
+from frame_eval.table import Floats, Ints, keyed, numbered
+from frame_eval.threads import concurrently
 
 Test: TypeAlias = Literal[
     "auto",
@@ -75,9 +77,11 @@ def paired(
     and by both ways together. ``draws`` are those of the methods that resample. With ``scale`` the
     estimate of the second system counts only so much, for margins relative to it.
     """
-    both, joint = _together(metric, sides, cluster_of, scale)
+    both = _pairs(metric, sides, cluster_of)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        joint, counted = _side_by_side(metric, both, scale)
     if crossed:
-        other, common = (_together(metric, sides, way, scale)[1] for way in crossed)
+        other, common = (_joint(_pairs(metric, sides, way), scale) for way in crossed)
         clusters = np.minimum(joint.clusters, other.clusters)
         joint = replace(joint, crossed=(joint, other, common), clusters=clusters)
     grouped = joint.clusters < joint.n
@@ -88,7 +92,7 @@ def paired(
         kind = method if method in SANDWICH else "cr2"
         variance = SANDWICH[str(kind)](joint)
         result = _by_t(joint, variance, str(kind), level, grouped)
-        higher, lower, ties = _counts(metric, both)
+        higher, lower, ties = counted
         if method in ("auto", *BINARY):
             counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
             result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
@@ -112,13 +116,19 @@ def paired(
 
 def joint(metric: Metric, sides: Sides, cluster_of: Ints) -> Linear:
     """The differences of two systems by slice, linearised over clusters."""
-    return _together(metric, sides, cluster_of, 1.0)[1]
+    return _joint(_pairs(metric, sides, cluster_of), 1.0)
 
 
-def _together(metric: Metric, sides: Sides, cluster_of: Ints, scale: float) -> tuple[Pairs, Linear]:
+def _pairs(metric: Metric, sides: Sides, cluster_of: Ints) -> Pairs:
     a, b = (in_units(metric, side) for side in sides)
-    both = Pairs(a, b, a.group, cluster_of[a.unit])
-    return both, _joint(both, scale)
+    return Pairs(a, b, a.group, cluster_of[a.unit])
+
+
+def _side_by_side(metric: Metric, both: Pairs, scale: float) -> tuple[Linear, Floats]:
+    """The linearised difference, and how many examples are higher, lower and equal."""
+    tasks: list[Any] = [partial(_joint, both, scale), partial(_counts, metric, both)]
+    joint, counts = concurrently(tasks, len(both.slice))
+    return joint, counts
 
 
 def by_t(joint: Linear, level: float) -> Difference:
@@ -172,14 +182,16 @@ def _joint(both: Pairs, scale: float) -> Linear:
     slices = len(a.estimate)
     group, cluster, place = _clusters(both)
 
-    def by_cluster(values: Floats) -> Floats:
-        return np.bincount(place, values, len(group)).astype(float, copy=False)
+    def by_cluster(*values: Any) -> list[Floats]:
+        tasks = [partial(scattered, place, column, len(group)) for column in values]
+        return concurrently(tasks, len(place))
 
     samples, sizes = [], np.zeros(len(group))
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
         step = of_a.influence - scale * of_b.influence
-        influence = by_cluster(step)
-        rows = by_cluster(np.where((of_a.size > 0) | (of_b.size > 0), 1.0, 0.0))
+        # A class without rows in a slice has no shares.
+        shares = np.nan_to_num(of_a.share) + np.nan_to_num(of_b.share)
+        influence, share, rows = by_cluster(step, shares, (of_a.size > 0) | (of_b.size > 0))
         between = influence**2 / np.maximum(rows, 1.0)
         within = added(both.slice, step**2, slices) - added(group, between, slices)
         repeated = added(group, rows > 1, slices) > 0
@@ -187,7 +199,7 @@ def _joint(both: Pairs, scale: float) -> Linear:
             Sample(
                 influence,
                 influence**2,
-                by_cluster(of_a.share + of_b.share) / 2,
+                share / 2,
                 rows,
                 (rows > 0).astype(float),
                 np.where(repeated, np.maximum(within, 0), 0),
@@ -221,17 +233,10 @@ def _by_unit(place: Ints, strata: Ints, units: int) -> Ints:
 def _clusters(both: Pairs) -> tuple[Ints, Ints, Ints]:
     """The slice and cluster of every cluster that there is, in order; and where each example is."""
     size = int(both.cluster.max(initial=0)) + 1
-    key = both.slice * size + both.cluster
+    key = keyed(both.slice, both.cluster, size)
     if (key[1:] > key[:-1]).all():
         return both.slice, both.cluster, np.arange(len(key))
-    span = int(key.max(initial=0)) + 1
-    if span <= 4 * len(key) + 1000:
-        # Marking the keys that occur spares the sort where most of them do.
-        there = np.zeros(span, bool)
-        there[key] = True
-        distinct, place = np.flatnonzero(there), (np.cumsum(there) - 1)[key]
-    else:
-        distinct, place = np.unique(key, return_inverse=True)
+    distinct, place = numbered(key)
     return distinct // size, distinct % size, place
 
 

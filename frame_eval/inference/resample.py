@@ -1,125 +1,167 @@
-"""How often each unit is drawn: exact bootstrap weights, in blocks of bounded memory."""
+"""How often each unit is drawn: exact bootstrap weights, in blocks that threads work on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import scipy
 
+from frame_eval.metrics.core import Array
 from frame_eval.table import Floats, Ints
 
-_BLOCK = 2**19  # weights that are held at once
-_ALIKE = 15  # drawing counts costs as much per distinct unit as this many single draws
-_MOST, _TORN = 100, 255  # no count is as large; a code that does not say which one
-_FEW = 2**13  # units below which many resamples are counted at once
+T = TypeVar("T")
+Draw: TypeAlias = "Callable[[int, np.random.Generator], Array]"
+
+_BLOCK = 2**20  # weights that are held at once, by each thread
+_MOST = 8  # threads that are worth their memory
+_SPARE = 3  # standard deviations by which independent counts fall short of the units
 
 
 @dataclass(frozen=True)
 class Draws:
     """What the resamples of a bootstrap have in common, however many metrics look at them.
 
-    ``resamples`` of them from the generator of ``seed``; the draws depend on these and on how many
+    ``resamples`` of them from the generators of ``seed``; the draws depend on these and on how many
     units there are of each kind, in the order of their keys, and on nothing else.
     """
 
     resamples: int
     seed: int
 
-    def weights(self, counts: Ints, strata: Ints | None = None) -> Iterator[Floats]:
-        """Blocks of resamples x kinds: how often each kind of unit is drawn, with replacement.
+    def each(
+        self, function: Callable[[Array], T], counts: Ints, strata: Ints | None = None
+    ) -> list[T]:
+        """What a function makes of every block of resamples, in order.
 
-        ``counts`` says how many units of each kind there are. As many units are drawn as there are,
-        within each of the ``strata`` (codes by kind) where they are given.
+        A block is an array of resamples x kinds, of small integers: how often each kind of unit is
+        drawn, with replacement. ``counts`` says how many units of each kind there are (at least
+        one). As many units are drawn as there are, within each of the ``strata`` (codes by kind)
+        where they are given. The function is called from several threads; every block has a
+        generator of its own, so that it does not matter which of them works on it.
         """
-        if strata is None:
-            yield from _weights(counts, self.resamples, np.random.default_rng(self.seed))
-            return
-        codes = np.unique(strata)
-        members = [np.flatnonzero(strata == code) for code in codes]
-        seeds = np.random.SeedSequence(self.seed).spawn(len(codes))
-        size = block_size(len(counts))
-        each = [
-            _weights(counts[chosen], self.resamples, np.random.default_rng(seed), size)
-            for chosen, seed in zip(members, seeds, strict=True)
-        ]
-        for blocks in zip(*each, strict=True):
-            whole = np.empty((len(blocks[0]), len(counts)))
-            for chosen, block in zip(members, blocks, strict=True):
-                whole[:, chosen] = block
-            yield whole
+        draw = _from_all(counts) if strata is None else _from_each(counts, strata)
+        return self.blocks(lambda rows, generator: function(draw(rows, generator)), len(counts))
+
+    def blocks(self, work: Callable[[int, np.random.Generator], T], width: int) -> list[T]:
+        """The results of work on so many resamples at once, in order, for rows of some width."""
+        size = max(1, _BLOCK // max(width, 1))
+
+        def block(number: int) -> T:
+            seed = np.random.SeedSequence(self.seed, spawn_key=(number,))
+            rows = min(size, self.resamples - number * size)
+            return work(rows, np.random.default_rng(seed))
+
+        return in_threads(block, -(-self.resamples // size))
 
 
 DRAWS = Draws(9999, 0)
 
 
-def block_size(kinds: int) -> int:
-    """How many resamples of so many kinds of units are worked on at once."""
-    return max(1, _BLOCK // max(kinds, 1))
+def in_threads(work: Callable[[int], T], count: int) -> list[T]:
+    """The results of so many numbered pieces of work, in order.
+
+    numpy lets threads run side by side while it loops over its arrays.
+    """
+    if count == 1:
+        return [work(0)]
+    with ThreadPoolExecutor(min(count, os.cpu_count() or 1, _MOST)) as threads:
+        return list(threads.map(work, range(count)))
 
 
-def _weights(
-    counts: Ints, resamples: int, generator: np.random.Generator, size: int | None = None
-) -> Iterator[Floats]:
-    total, kinds = int(counts.sum()), len(counts)
-    size = block_size(kinds) if size is None else size
-    few = kinds * _ALIKE <= total
-    for start in range(0, resamples, size):
-        rows = min(size, resamples - start)
-        if few:
-            yield np.asarray(generator.multinomial(total, counts / total, size=rows), np.float64)
-            continue
-        of_singles = _of_few if total < _FEW else _of_many
-        singles = of_singles(total, rows, generator)
-        if kinds < total:
-            singles = np.asarray(np.add.reduceat(singles, np.cumsum(counts) - counts, axis=1))
-        yield singles
+def coins(rows: int, count: int, generator: np.random.Generator) -> Array:
+    """So many fair coins in every row: 0 or 1, a random bit each."""
+    words = generator.bit_generator.random_raw(rows * count // 64 + 1)
+    return np.unpackbits(words.view(np.uint8), count=rows * count).reshape(rows, count)
 
 
-def _of_few(units: int, rows: int, generator: np.random.Generator) -> Floats:
-    """Draws from units that are all different, some resamples at a time."""
-    weights = np.empty((rows, units))
-    step = max(1, _FEW * 4 // units)
-    for start in range(0, rows, step):
-        block = weights[start : start + step]
-        drawn = generator.integers(0, units, block.shape)
-        drawn += np.arange(len(block))[:, None] * units
-        block[:] = np.bincount(drawn.ravel(), minlength=block.size).reshape(block.shape)
-    return weights
+def _from_each(counts: Ints, strata: Ints) -> Draw:
+    """Draws within each stratum."""
+    members = [np.flatnonzero(strata == code) for code in np.unique(strata)]
+    draws = [_from_all(counts[chosen]) for chosen in members]
+
+    def draw(rows: int, generator: np.random.Generator) -> Array:
+        weights = np.empty((rows, len(counts)), np.int64)
+        for chosen, within in zip(members, draws, strict=True):
+            weights[:, chosen] = within(rows, generator)
+        return weights
+
+    return draw
 
 
-def _of_many(units: int, rows: int, generator: np.random.Generator) -> Floats:
-    """Draws from units that are all different.
+def _from_all(counts: Ints) -> Draw:
+    """Draws from all units, by whichever way is faster for so many kinds of so many."""
+    if 4 * len(counts) > np.sqrt(counts.sum()):
+        return _by_poisson(counts)
+    total = int(counts.sum())
+    return lambda rows, generator: generator.multinomial(total, counts / total, rows)
+
+
+def _by_poisson(counts: Ints) -> Draw:
+    """Draws of many kinds.
 
     Independent Poisson counts, given their sum S, are multinomial with S draws. Their mean is a
-    little under 1, so that S falls short, and the draws that are missing are made one by one. The
-    counts are looked up by 16 random bits each; the few codes that straddle two of them take more.
+    little under the number of units of their kind, so that S falls short; resamples that do not are
+    drawn again, and the units that are missing are drawn one by one.
     """
-    law, table = _poisson(units)
-    words = generator.bit_generator.random_raw
-    weights = np.empty((rows, units))
-    for row in weights:
-        missing = -1
-        while missing < 0:
-            code = words(units // 4 + 1).view(np.uint16)[:units]
-            counts = table.take(code)
-            torn = np.flatnonzero(counts == _TORN)
-            exact = (code[torn] + generator.random(len(torn))) / 2**16
-            counts[torn] = np.searchsorted(law, exact, side="right")
-            row[:] = counts
-            missing = units - int(row.sum())
-        np.add.at(row, generator.integers(0, units, missing), 1.0)
-    return weights
+    total, kinds = int(counts.sum()), len(counts)
+    share = max(0.0, 1 - _SPARE / np.sqrt(total))
+    # Kinds that have a law in common are looked up together, by 16 random bits each.
+    order = np.argsort(counts, kind="stable")
+    place = np.argsort(order)
+    sizes, starts, law_of = np.unique(counts[order], return_index=True, return_inverse=True)
+    firsts, laws, tables = zip(*(_poisson(size * share) for size in sizes.tolist()), strict=True)
+    small = np.min_scalar_type(max(int(table.max()) for table in tables) + 100)
+    spans = list(zip((t.astype(small) for t in tables), starts, [*starts[1:], kinds], strict=True))
+    lengths = np.array([len(law) for law in laws])
+    ends = np.cumsum(lengths)
+    edges = np.concatenate([number + law for number, law in enumerate(laws)])
+    kind_of = np.repeat(np.arange(kinds), counts)
+
+    def independent(rows: int, generator: np.random.Generator) -> Array:
+        words = generator.bit_generator.random_raw(rows * kinds // 4 + 1)
+        code = words.view(np.uint16)[: rows * kinds].reshape(rows, kinds)
+        drawn = np.empty((rows, kinds), small)
+        for table, a, b in spans:
+            drawn[:, a:b] = table.take(code[:, a:b])
+        # The few codes that straddle two counts take more bits.
+        torn = np.flatnonzero(drawn == np.iinfo(small).max)
+        law = law_of[torn % kinds]
+        exact = (code.reshape(-1)[torn] + generator.random(len(torn))) / 2**16
+        found = np.minimum(np.searchsorted(edges, law + exact, side="right"), ends[law] - 1)
+        drawn.reshape(-1)[torn] = found - (ends - lengths - firsts)[law]
+        return drawn if len(spans) == 1 else np.take(drawn, place, axis=1)
+
+    def draw(rows: int, generator: np.random.Generator) -> Array:
+        weights = independent(rows, generator)
+        missing = total - weights.sum(1, dtype=np.int64)
+        while len(over := np.flatnonzero(missing < 0)):
+            weights[over] = independent(len(over), generator)
+            missing[over] = total - weights[over].sum(1, dtype=np.int64)
+        more = kind_of[generator.integers(0, total, missing.sum())]
+        more += np.repeat(np.arange(rows) * kinds, missing)
+        np.add.at(weights.reshape(-1), more, 1)
+        return weights
+
+    return draw
 
 
-@lru_cache(maxsize=8)
-def _poisson(units: int) -> tuple[Floats, Any]:
-    """The law of the counts of so many units, and the count of every code of 16 bits."""
-    law = scipy.special.pdtr(np.arange(_MOST), 1 - 5 / np.sqrt(units))
-    codes = np.arange(2**16) / 2**16
-    lower = np.searchsorted(law, codes, side="right")
-    upper = np.searchsorted(law, codes + 2**-16, side="left")
-    return law, np.where(lower == upper, lower, _TORN).astype(np.uint8)
+@lru_cache(maxsize=1024)
+def _poisson(mean: float) -> tuple[int, Floats, Ints]:
+    """The smallest count, the law from there on, and the count of every code of 16 bits.
+
+    A code that does not say which of two counts it is has -1.
+    """
+    wide = 12 * np.sqrt(mean)
+    counts = np.arange(max(0, int(mean - wide)), int(mean + wide) + 30)
+    law: Floats = np.asarray(scipy.special.pdtr(counts, mean), float)
+    edges = law * 2**16
+    codes = np.ceil(edges).astype(np.int64)
+    table: Ints = np.repeat(counts, codes - np.append(0, codes[:-1]))
+    table[edges[edges < 2**16].astype(np.int64)] = -1
+    return int(counts[0]), law, table

@@ -15,6 +15,7 @@ from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, repeats_message
 from frame_eval.reduce.engines import (
     collect,
+    collect_groups,
     column_names,
     distinct,
     filtered,
@@ -24,8 +25,10 @@ from frame_eval.reduce.engines import (
     scan,
 )
 from frame_eval.reduce.ordered import Scored, scored
+from frame_eval.reduce.passes import parts_of, passes_of
 from frame_eval.reduce.prepare import Prepared, Roles, prepare
 from frame_eval.reduce.query import Query, layouts, query
+from frame_eval.running import current
 from frame_eval.table import Ranked, Table
 
 __all__ = [
@@ -53,12 +56,14 @@ def reduce(
     by_example: bool = False,
     alike: bool = False,
     tabled: bool = False,
+    apart: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
     With ``alike``, rows that are units of their own are summed only with rows that have the same
     inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
-    table, also those whose cells could be put in order without one.
+    table, also those whose cells could be put in order without one. With ``apart`` nobody asks
+    which units of two slices are the same, so that many of them may be told by their sums alone.
     """
     alike = alike and not roles.unit
     prepared = prepare(
@@ -69,6 +74,9 @@ def reduce(
     averaged = prepared
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
+    if roles.unit and not by_example:
+        prepared.passes = _passes(prepared, metrics, apart=apart)
+        averaged.passes = prepared.passes
     queries: dict[int, Query | Scored] = {}
     for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
@@ -76,12 +84,27 @@ def reduce(
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        if first.ordered and first.unit is None and not (by_example or tabled or roles.strata):
+        sortable = first.ordered and len(first.cells) == 1 and first.unit is None
+        if sortable and not (by_example or tabled or roles.strata):
             found = scored(base, chosen, missing)
         else:
             found = query(base, chosen, missing, moments, by_example, alike)
         queries.update(dict.fromkeys(positions, found))
     return coded(prepared, metrics, queries, by_example)
+
+
+def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> int:
+    """In how many passes the sums of units are taken; raise where they can not be."""
+    keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
+    passes = passes_of(prepared, keys, 2 + 2 * len(metrics))
+    plain = not any(metric.cells or metric.unit for metric in metrics)
+    if passes > 1 and not (apart and plain and not prepared.strata and not prepared.slices.stacked):
+        raise EvalError(
+            f"the sums of all clusters and slices need about {passes} times the memory of "
+            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or ask for "
+            "summary with analytic intervals, of plain metrics by columns, without strata"
+        )
+    return passes
 
 
 def _needed(
@@ -110,19 +133,14 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     if not per_row:
         return prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
-    counts = prepared.frame.group_by([*keys, *prepared.trials.values()]).agg(
-        nw.len().alias("__fe_len")
-    )
-    repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect(repeated.head(3))
-    if first.height:
-        explain_ids(prepared)
-        total = collect(repeated.select(nw.len())).item()
-        examples = first.select(list(prepared.examples.values()))
-        raise EvalError(repeats_message(total, examples, trials=bool(prepared.trials)))
+    trials = [*keys, *prepared.trials.values()]
+    passes = passes_of(prepared, trials, 1)
+    examples = list(prepared.examples.values())
+    for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
+        _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:
         return prepared
-    sizes = counts.group_by(keys).agg(nw.len().alias("__fe_trials"))
+    sizes = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_trials"))
     span = collect(
         sizes.select(
             nw.col("__fe_trials").min().alias("low"), nw.col("__fe_trials").max().alias("high")
@@ -136,3 +154,15 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
         share = nw.col(prepared.weight) * share
     weighted = prepared.frame.with_columns(share.alias("__fe_weight"))
     return replace(prepared, frame=weighted, weight="__fe_weight")
+
+
+def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
+    """Raise where rows have the same system, example and trial."""
+    counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
+    repeated = counts.filter(nw.col("__fe_len") > 1)
+    first = collect_groups(repeated.head(3))
+    if first.height:
+        explain_ids(prepared)
+        total = collect(repeated.select(nw.len())).item()
+        examples = first.select(list(prepared.examples.values()))
+        raise EvalError(repeats_message(total, examples, trials=bool(prepared.trials)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -16,12 +17,16 @@ from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
-from frame_eval.table import Floats, Ints, Ranked, Table, in_order, stacked
+from frame_eval.table import Floats, Ints, Ranked, Sorting, Table, joined, keyed, put, stacked
+from frame_eval.threads import concurrently, halves
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """The sums of every metric, with what the codes of slices, systems and examples mean."""
+    """The sums of every metric, with what the codes of slices, systems and examples mean.
+
+    The last ``conditions`` slices are named ones, which there are also without rows.
+    """
 
     slices: pl.DataFrame
     systems: pl.DataFrame
@@ -29,6 +34,12 @@ class Reduced:
     tables: list[Any]  # a Table, or a Ranked where cells are ordered, for every metric
     cluster_of: Ints | None = None
     example_ids: pl.DataFrame | None = None
+    conditions: int = 0
+
+    @property
+    def named(self) -> Any:
+        """Which slices are named conditions."""
+        return np.arange(self.shape[0]) >= self.shape[0] - self.conditions
 
 
 class Cells(Protocol):
@@ -60,37 +71,36 @@ def coded(
     frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        having = [frame for frame in frames if set(columns) <= set(frame.columns)]
-        parts = [frame[list(columns)] for frame in having if columns]
-        whole = pl.concat(parts) if parts else pl.DataFrame({"__fe_one": np.zeros(lengths[-1])})
-        return codes(whole, columns if parts else ())
+        having = [frame for frame in frames if columns and set(columns) <= set(frame.columns)]
+        if not having:
+            return np.zeros(lengths[-1], np.int64), _ONE
+        return codes(pl.concat([frame[list(columns)] for frame in having]), columns)
 
-    systems, system_values = together(list(prepared.systems.values()))
+    # Without a cluster the example is the unit already.
+    of_examples = prepared.examples if prepared.roles.cluster else prepared.units
+    keys = [prepared.systems, *([of_examples] if by_example else []), prepared.units]
+    (systems, system_values), *found_codes = concurrently(
+        [partial(together, list(key.values())) for key in keys], rows=int(lengths[-1])
+    )
+    units = found_codes[-1][0]
     cluster_of: Ints | None = None
     ids: pl.DataFrame | None = None
     if by_example:
-        # Without a cluster the example is the unit already.
-        examples = prepared.examples if prepared.roles.cluster else prepared.units
-        units, ids = together(list(examples.values()))
-        # In the order of systems and examples, what follows has its memory side by side.
-        sortings = [in_order(systems[rows] * len(ids) + units[rows]) for rows in spans]
-        has_codes = [*prepared.systems.values(), *examples.values()]
-        for i, (order, _) in enumerate(sortings):
-            if order is not None:
-                frames[i] = frames[i].drop(has_codes).rechunk()[order]
-        key = np.concatenate([key for _, key in sortings])
-        systems = key // len(ids)
-        units = key - systems * len(ids)
-        per_row = [queries[i] for i, metric in enumerate(metrics) if metric.unit is None]
-        if per_row and not prepared.roles.trial:
-            _check_repeats(sortings[number[id(per_row[0])]][1], ids)
-        clusters = units
-        if prepared.roles.cluster:
-            clusters = together(list(prepared.units.values()))[0]
-        cluster_of = _clusters_of(units, clusters, ids)
-        ids = _renamed(ids, examples, prepared.dtypes)
-    else:
-        units = together(list(prepared.units.values()))[0]
+        (examples, ids), (clusters, _) = found_codes
+        cluster_of = _clusters_of(examples, clusters, ids)
+        has_codes = {*prepared.systems.values(), *of_examples.values(), *prepared.units.values()}
+        per_row = [number[id(queries[i])] for i, m in enumerate(metrics) if m.unit is None]
+        unique = per_row[:1] if not prepared.roles.trial else []
+        parts = []
+        for i, rows in enumerate(spans):
+            # In the order of systems and examples, what follows has its memory side by side.
+            sorting = Sorting(keyed(systems[rows], examples[rows], len(ids)))
+            if i in unique:
+                _check_repeats(sorting.key, ids)
+            frames[i] = _with_length(_moved(frames[i].drop(has_codes), sorting), len(sorting.key))
+            parts.append(_unpacked(sorting.key, len(system_values), len(ids)))
+        systems, units = map(joined, zip(*parts, strict=True))
+        ids = _renamed(ids, of_examples, prepared.dtypes)
     members, slice_values, count = _slice_members(prepared, together)
     strata = together(list(prepared.strata.values()))[0]
     tables: list[Any] = []
@@ -117,7 +127,34 @@ def coded(
         tables,
         cluster_of,
         ids,
+        len(prepared.conditions),
     )
+
+
+def _moved(frame: pl.DataFrame, sorting: Sorting) -> pl.DataFrame:
+    """The rows in another order; numbers are moved faster by numpy."""
+    if sorting.sorted:
+        return frame
+    numbers = [s for s in frame if s.dtype.is_float() and not s.null_count()]
+    others = frame.drop(number.name for number in numbers)
+    moved = [pl.Series(s.name, sorting(s.to_numpy())) for s in numbers]
+    return (others.rechunk()[sorting.order] if others.width else others).hstack(moved)
+
+
+def _with_length(frame: pl.DataFrame, rows: int) -> pl.DataFrame:
+    """With the number of rows behind each row, where it is one."""
+    if "__fe_len" in frame.columns:
+        return frame
+    return frame.with_columns(pl.Series("__fe_len", np.ones(rows)))
+
+
+def _unpacked(key: Ints, systems: int, size: int) -> tuple[Ints, Ints]:
+    """The system and unit of every sorted key, system x size + unit."""
+    bounds = np.searchsorted(key, np.arange(systems + 1) * size)
+    unit = key.copy()
+    for system in range(1, systems):
+        unit[bounds[system] : bounds[system + 1]] -= system * size
+    return np.repeat(np.arange(systems), np.diff(bounds)), unit
 
 
 def _strata_of(unit: Ints, stratum: Ints) -> Ints:
@@ -151,8 +188,14 @@ def repeats_message(count: int, examples: pl.DataFrame, *, trials: bool) -> str:
 def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:
     """The cluster of every example; raise where one is in two."""
     cluster_of = np.zeros(len(ids), np.int64)
-    cluster_of[examples] = clusters
-    torn = np.unique(examples[cluster_of[examples] != clusters])
+    put(cluster_of, examples, clusters)
+
+    def elsewhere(rows: slice) -> Ints:
+        here = examples[rows]
+        return np.asarray(here[cluster_of[here] != clusters[rows]])
+
+    parts = [partial(elsewhere, rows) for rows in halves(len(examples))]
+    torn = np.unique(joined(concurrently(parts, len(examples))))
     if len(torn):
         shown = listing(unwrapped(ids[torn[:3]].rows()))
         raise EvalError(
@@ -226,10 +269,10 @@ def _table(
     frame, (system, unit, stratum) = found.frame, key
 
     def floats(columns: Sequence[str]) -> Floats:
-        return np.stack([_floats(frame[name]) for name in columns], -1)
+        return np.stack([_floats(frame[name]) for name in columns]).T
 
-    rows = frame[places.rows].cast(pl.Float64).to_numpy()
-    total = frame["__fe_len"].cast(pl.Float64).to_numpy()
+    rows = _floats(frame[places.rows])
+    total = _floats(frame["__fe_len"])
     sums = floats(places.sums)
     plain = sums if places.plain == places.sums else floats(places.plain)
     moments = None
@@ -263,10 +306,11 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
+        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
-    outside = np.zeros(len(rows), bool)
+    outside: Any = np.False_
     for cell in cell_codes:
-        outside |= cell < 0
+        outside = outside | (cell < 0)
     if not outside.any():
         return table
     return replace(table.emptied(outside), missing=np.where(outside, total, missing))
@@ -295,6 +339,8 @@ def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
     """Positions of the cell keys among their sorted values (-1: missing), and these values."""
     if not found.cells:
         return [], ()
+    if metric.ordered and len(metric.cells) > 1:
+        return _combinations(found, metric)
     columns = [found.frame[name] for name in found.cells]
     domain = pl.concat([column.alias("x") for column in columns]).drop_nulls().unique().sort()
     if metric.ordered:
@@ -315,6 +361,15 @@ def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
     return coded, tuple(classes for _ in coded)
 
 
+def _combinations(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
+    """Every combination of the cell keys as one cell, -1 where one of them is missing."""
+    named = zip(metric.cells, found.cells, strict=True)
+    keys = found.frame.select(pl.col(alias).alias(name) for name, alias in named)
+    code, combinations = codes(keys, metric.cells)
+    missing = keys.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
+    return [np.where(missing, -1, code)], (combinations,)
+
+
 def _in_slices(table: Table, members: list[Ints]) -> Table:
     """The rows once for every slice that they are in."""
     tables = []
@@ -327,7 +382,21 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
     return stacked(tables)
 
 
-_FEW = 1000  # categories that an Enum finds faster than a join
+_ONE = pl.DataFrame({"__fe_one": [0]})  # the values of no key
+_FEW = 16  # texts that are compared faster than hashed
+_MANY = 1000  # texts that an Enum finds faster than a join
+
+
+def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
+    """The codes of texts by comparing them with those of the first rows; None for other texts."""
+    distinct = keys.head(_MANY).unique().sort(keys.columns, nulls_last=True)
+    if distinct.height > _FEW:
+        return None
+    key, code = pl.col(keys.columns[0]), pl.lit(None, pl.Int64)
+    for position, text in enumerate(distinct.to_series()):
+        code = pl.when(key.eq_missing(text)).then(pl.lit(position, pl.Int64)).otherwise(code)
+    found = keys.lazy().select(code).collect(engine="streaming").to_series()
+    return None if found.null_count() else (found.to_numpy(), distinct)
 
 
 def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
@@ -350,7 +419,7 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
 def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
     """Positions of the rows among the distinct, sorted values of some columns, and those values."""
     if not columns:
-        return np.zeros(frame.height, np.int64), pl.DataFrame({"__fe_one": [0]})
+        return np.zeros(frame.height, np.int64), _ONE
     keys = frame[list(columns)]
     # -0.0 and 0.0 are one group: it is called 0.0 whichever came first.
     floats = {name: dtype for name, dtype in keys.schema.items() if dtype.is_float()}
@@ -363,17 +432,21 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
         dense = _dense_codes(keys[columns[0]])
         if dense is not None:
             return dense
+    if keys.dtypes == [pl.String]:
+        few = _few_texts(keys)
+        if few is not None:
+            return few
     unique = keys.lazy().unique().collect(engine="streaming")
     distinct = unique.sort(columns, nulls_last=True)
     if distinct.height == 1:
         return np.zeros(frame.height, np.int64), distinct
-    if distinct.dtypes == [pl.String] and distinct.height <= _FEW:
+    if distinct.dtypes == [pl.String] and distinct.height <= _MANY:
         # Faster than a join.
         texts = keys[columns[0]].cast(pl.Enum(distinct[columns[0]].drop_nulls()))
         code = texts.to_physical().cast(pl.Int64).fill_null(distinct.height - 1)
         return code.to_numpy(), distinct
     numbered = distinct.with_row_index("__fe_code")
-    joined = keys.join(
+    found = keys.join(
         numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
     )
-    return joined["__fe_code"].to_numpy().astype(np.int64), distinct
+    return found["__fe_code"].to_numpy().astype(np.int64), distinct

@@ -7,12 +7,13 @@ the group-by pushed down.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import narwhals.exceptions
@@ -26,16 +27,20 @@ from polars.io.plugins import register_io_source
 
 from frame_eval.columns import Source
 from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
+from frame_eval.running import current
 
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
+_AT_HAND = "POLARS_HOT_TABLE_SIZE"
+_GROUP = 1024  # bytes of memory for every group at hand
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A frame as a lazy narwhals frame, with its schema."""
+    """A frame as a lazy narwhals frame, with its schema; ``resident`` if it is in memory."""
 
     frame: nw.LazyFrame[Any]
     schema: dict[str, Any]
+    resident: bool
 
     @property
     def is_polars(self) -> bool:
@@ -66,7 +71,7 @@ class Scan:
         if not named:
             return self, named
         try:
-            return Scan(frame, _schema_of(frame)), named
+            return Scan(frame, _schema_of(frame), self.resident), named
         except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
             raise _misnamed(error) from None
         except (nw.exceptions.NarwhalsError, pl.exceptions.PolarsError) as error:
@@ -112,7 +117,7 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
                 f"{type(native).__name__} is not a frame that narwhals knows; use a pandas, "
                 "Polars, Arrow, DuckDB, Spark or Dask frame"
             ) from None
-        return Scan(frame, _schema_of(frame))
+        return Scan(frame, _schema_of(frame), isinstance(native, pl.DataFrame))
 
 
 _ENGINES = {
@@ -173,15 +178,70 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
             raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 
 
-def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
-    """The rows of a small result, as a Polars frame."""
+def collect(frame: nw.LazyFrame[Any], *, long: bool = False) -> pl.DataFrame:
+    """The rows of a result as a Polars frame; one as ``long`` as the input is not streamed."""
     native = nw.to_native(frame)
     with said_by(native):
         if frame.implementation.is_polars():
-            result: pl.DataFrame = native.collect(engine="streaming")
+            engine: Literal["in-memory", "streaming"] = "in-memory" if long else "streaming"
+            result: pl.DataFrame = native.collect(engine=engine)
         else:
             result = nw.to_native(frame.collect("polars"))
     return result
+
+
+def collect_groups(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
+    """The groups of a frame that is read from elsewhere, in memory that grows with them alone."""
+    with _many_groups():
+        return collect(frame)
+
+
+@contextmanager
+def _many_groups() -> Iterator[None]:
+    """Have Polars hold as many groups at hand while it reads as the memory allows.
+
+    Rows of other groups are put aside until all are read: memory and time then grow with the rows.
+    """
+    before = os.environ.get(_AT_HAND)
+    size = current().most(_GROUP)
+    os.environ[_AT_HAND] = str(1 << min(size.bit_length() - 1, 24))
+    pl.Config.reload_env_vars()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_AT_HAND]
+        else:
+            os.environ[_AT_HAND] = before
+        pl.Config.reload_env_vars()
+
+
+def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str]) -> int:
+    """About how many combinations of some columns there are, and hardly ever more than this."""
+    native = nw.to_native(frame)
+    if not frame.implementation.is_polars():
+        return int(collect(frame.select(*columns).unique().select(nw.len())).item())
+    with said_by(native):
+        hashed = pl.struct(columns).hash().approx_n_unique()
+        return int(1.25 * native.select(hashed).collect(engine="streaming").item())
+
+
+def part(
+    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int, at: int
+) -> nw.LazyFrame[Any]:
+    """The rows of one of so many parts, told apart by the hash of some columns."""
+    native, kind = nw.to_native(frame), frame.implementation
+    if kind.is_polars():
+        return nw.from_native(native.filter(pl.struct(columns).hash() % number == at))
+    named = ", ".join(columns)
+    if kind.is_duckdb():
+        return nw.from_native(native.filter(f"hash({named}) % {number} = {at}"))
+    if kind.is_pyspark():
+        return nw.from_native(native.filter(f"pmod(xxhash64({named}), {number}) = {at}"))
+    raise EvalError(
+        f"{_engine(native)[0]} can not be read in parts, which the memory of the question asks "
+        "for: give it more with frame.eval.run(memory=), or hand over the rows as a Polars frame"
+    )
 
 
 def give_back(result: pl.DataFrame, native: pd.DataFrame, keys: Mapping[str, str]) -> pd.DataFrame:

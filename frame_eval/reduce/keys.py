@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.table import Floats, spread_out
+from frame_eval.table import Floats
+from frame_eval.threads import spread_out
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"

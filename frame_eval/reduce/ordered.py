@@ -20,7 +20,8 @@ from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Floats, Ints, Part, Ranked, Units, spread_out
+from frame_eval.table import Floats, Ints, Part, Ranked, Units
+from frame_eval.threads import spread_out
 
 _ZERO_ONE = {"flag", "label", "equal"}
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +12,9 @@ import polars as pl
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.checks import explain, flags
-from frame_eval.reduce.engines import collect
+from frame_eval.reduce.engines import collect, collect_groups
 from frame_eval.reduce.inputs import inputs_of
+from frame_eval.reduce.passes import in_kinds
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.units import one_row_per_unit
 
@@ -131,11 +132,13 @@ def query(
     bad = flags(prepared, metrics, missing) if first.unit is None else None
     if bad is not None:
         totals.append(ask.added(bad.cast(nw.Float64)).alias("__fe_bad"))
-    result = _run(frame, list(dict.fromkeys([*keys, *cells])), totals, alone)
+    keys = list(dict.fromkeys([*keys, *cells]))
+    if prepared.passes > 1:
+        result = in_kinds(prepared, frame, keys, totals)
+    else:
+        result = _run(frame, keys, totals, alone, collect if prepared.resident else collect_groups)
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
-    if "__fe_len" not in result.columns:
-        result = result.with_columns(pl.lit(1.0).alias("__fe_len"))
     return Query(result, cells, places, prepared.weight, values)
 
 
@@ -158,13 +161,19 @@ def _any_null(prepared: Prepared, metric: Metric) -> Any:
     return null.cast(nw.Float64)
 
 
-def _run(frame: nw.LazyFrame[Any], keys: list[str], totals: list[Any], alone: bool) -> pl.DataFrame:
+def _run(
+    frame: nw.LazyFrame[Any],
+    keys: list[str],
+    totals: list[Any],
+    alone: bool,
+    grouped: Callable[[nw.LazyFrame[Any]], pl.DataFrame],
+) -> pl.DataFrame:
     if alone:
-        result = collect(frame.select(*keys, *totals))
+        result = collect(frame.select(*keys, *totals), long=True)
     elif keys:
-        result = collect(frame.group_by(keys).agg(*totals))
+        result = grouped(frame.group_by(keys).agg(*totals))
     else:
-        result = collect(frame.select(*totals))
+        result = grouped(frame.select(*totals))
     if not result.height or (not keys and not result["__fe_len"].item()):
         raise EvalError("the frame is empty: there is no row to evaluate")
     return result

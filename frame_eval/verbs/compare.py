@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -37,7 +38,8 @@ from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced, Roles, reduce
-from frame_eval.table import Ints, Table
+from frame_eval.table import Ints, Table, keyed
+from frame_eval.threads import concurrently
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
@@ -46,6 +48,7 @@ from frame_eval.verbs.summary import (
     check_metrics,
     check_names,
     notes_of,
+    of_one_class,
     per_class,
     together,
 )
@@ -349,7 +352,9 @@ def contrast(
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
-        there = sum(_lengths(table, len(pairs) * found.shape[0]) for table in tables[0]) > 0
+        slices = len(pairs) * found.shape[0]
+        there = sum(_lengths(table, slices) for table in tables[0]) > 0
+        there |= np.tile(found.named, len(pairs))
         notes: list[Any] = [""] * len(tables)
         if paired:
             matches = [_matched(table, found, pairs, unmatched, missing) for table in tables]
@@ -409,7 +414,7 @@ def _of_pairs(
     The table is sorted by slice and system: blocks of it put one after the other stay sorted.
     """
     slices, systems = shape
-    group = table.slice * systems + table.system
+    group = keyed(table.slice, table.system, systems)
     ends = np.searchsorted(group, np.arange(slices * systems), side="right")
     lengths = np.diff(ends, prepend=0)
 
@@ -438,7 +443,7 @@ def _matched(
     """The tables restricted to the examples that both systems have; notes on what was dropped."""
     assert found.cluster_of is not None
     size = len(found.cluster_of)
-    keys = [table.slice * size + table.unit for table in tables]
+    keys = [keyed(table.slice, table.unit, size) for table in tables]
     first, second = map(_distinct, keys)
     note: Any = ""
     if not np.array_equal(first, second):
@@ -488,6 +493,13 @@ def _check_match(
     torn = np.intersect1d(np.intersect1d(first, second), alone)
     names = [found.systems.row(i) for i in pairs[at]]
     between = " and ".join(map(repr, unwrapped(names)))
+    of_pair = only[only // per_pair == at]
+    if found.named[of_pair % per_pair // size].any() and not len(torn):
+        raise EvalError(
+            f"{len(alone)} examples are in a slice for only one of {between} (such as "
+            f"{_examples(found, alone)}): only one answered them, or a condition is about the "
+            "answer; say unmatched='drop' to compare the common ones, or slice by what was asked"
+        )
     raise EvalError(_mismatch(found, between, bool(shared[at]), torn, alone))
 
 
@@ -519,7 +531,7 @@ def _examples(found: Reduced, units: Any) -> str:
 
 def _complete(tables: tuple[Table, Table], size: int) -> tuple[Table, Table]:
     """Without the examples that miss an input for one of the systems, which stay counted."""
-    keys = [table.slice * size + table.unit for table in tables]
+    keys = [keyed(table.slice, table.unit, size) for table in tables]
     lost = np.concatenate([k[t.missing > 0] for k, t in zip(keys, tables, strict=True)])
     if not len(lost):
         return tables
@@ -528,7 +540,7 @@ def _complete(tables: tuple[Table, Table], size: int) -> tuple[Table, Table]:
 
 
 def _check_weights(tables: tuple[Table, Table], found: Reduced, size: int) -> None:
-    every = [table.slice * size + table.unit for table in tables]
+    every = [keyed(table.slice, table.unit, size) for table in tables]
     keys, place = np.unique(np.concatenate(every), return_inverse=True)
     sides = [
         np.bincount(at, table.sums[:, 0], len(keys))
@@ -555,7 +567,9 @@ def _contrasts(
     slices = len(pairs) * found.shape[0]
 
     def sides(metric: Metric, of: tuple[Table, Table]) -> Sides:
-        return linear(metric, of[0], slices, 1), linear(metric, of[1], slices, 1)
+        tasks = [partial(linear, metric, table, slices, 1) for table in of]
+        a, b = concurrently(tasks, len(of[0].rows))
+        return a, b
 
     prevalence = {
         _only_input(metric).key: sides(metric, of)
@@ -566,7 +580,8 @@ def _contrasts(
     for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
         at = position[metric.name]
         remarks = [notes[at], *_imbalance(metric, prevalence)]
-        both = sides(metric, tables[at])
+        first, second = (of_one_class(metrics[at], table, label) for table in tables[at])
+        both = sides(metric, (first, second))
         result.append(Contrast(at, metric, label, pairs, both, present, remarks))
     return result
 

@@ -42,5 +42,5 @@ def _series(name: str, values: Any, whole: Sequence[str]) -> pl.Series:
 
 def with_keys(rows: pl.DataFrame, *keys: tuple[pl.DataFrame, Any]) -> pl.DataFrame:
     """The rows behind their key columns: of each frame of values, the one at every position."""
-    front: list[pl.DataFrame] = [values[place] for values, place in keys if values.width]
-    return pl.concat([*front, rows], how="horizontal")
+    front = [column[place] for values, place in keys for column in values.iter_columns()]
+    return pl.DataFrame([*front, *rows.iter_columns()])

@@ -21,7 +21,7 @@ from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce import Ranked, Reduced, Roles, reduce
+from frame_eval.reduce import Ranked, Reduced, Roles, Table, reduce
 from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
@@ -161,10 +161,9 @@ def summary(
     if len(roles) > 1 and (drawn or simultaneous or details or strata is not None):
         raise EvalError("crossed clusters go with analytic intervals, one at a time, no strata")
     moments = details or (interval is not None and not drawn)
-    measured = [
-        measure(frame, metrics, chosen, one, missing, moments=moments, alike=drawn, tabled=details)
-        for one in roles
-    ]
+    apart = not (drawn or simultaneous or details or len(roles) > 1)
+    how = {"moments": moments, "alike": drawn, "tabled": details, "apart": apart}
+    measured = [measure(frame, metrics, chosen, one, missing, **how) for one in roles]
     found = measured[0].crossed(*measured[1:]) if len(roles) > 1 else measured[0]
     draws = check_draws(resamples, seed)
     levels = found.simultaneous(check_level(level), draws) if simultaneous else None
@@ -266,6 +265,7 @@ def measure(
     moments: bool = True,
     alike: bool = False,
     tabled: bool = False,
+    apart: bool = False,
 ) -> Measured:
     """The metrics of a frame, ready for intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
@@ -279,6 +279,7 @@ def measure(
         moments=moments,
         alike=alike,
         tabled=tabled or alike,
+        apart=apart,
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
@@ -345,16 +346,28 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
         if metric.per_class is None:
             result.append((metric, None, table))
             continue
-        wanted = metric.per_class.labels
-        if wanted is not None and not set(wanted) & set(table.classes[0]):
-            raise EvalError(
-                f"no class is among labels={wanted!r}. Classes: {listing(table.classes[0])}."
+        known, wanted = metric.per_class.known(table.classes), metric.per_class.labels
+        if wanted is not None and not set(wanted) & set(known):
+            raise EvalError(f"no class is among labels={wanted!r}. Classes: {listing(known)}.")
+        result += [
+            (
+                metric.per_class.of(value).alias(metric.name),
+                value,
+                of_one_class(metric, table, value),
             )
-        for k, value in enumerate(table.classes[0]):
-            if wanted is None or value in wanted:
-                single = metric.per_class.of(k)
-                result.append((single.alias(metric.name), value, table))
+            for value in (known if wanted is None else wanted)
+        ]
     return result
+
+
+def of_one_class(metric: Metric, table: Table, value: Any) -> Table:
+    """The table of the metric of a class: the same, or with label and prediction as its cells."""
+    if metric.per_class is None or metric.per_class.cells is None:
+        return table
+    cells = metric.per_class.cells(table.classes, value)
+    (code,) = table.cells
+    domain = [False, True]
+    return replace(table, cells=tuple(c[code] for c in cells), classes=(domain, domain)).merged()
 
 
 def notes_of(metric: Metric, found: Linear) -> Any:
