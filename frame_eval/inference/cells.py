@@ -82,6 +82,7 @@ class Group:
 
     def totals(self, term: Term) -> tuple[Any, Floats]:
         """The sum of a term over all cells, and over those of every block."""
+        key: object
         if isinstance(term, str):
             # The same for all metrics of these cells.
             name = "rows" if term == "n" and self.part.weight is None else term

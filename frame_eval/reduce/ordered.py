@@ -136,7 +136,7 @@ class _Units:
     which of these theirs is, and ``most`` is how many a group has at most.
     """
 
-    number: Callable[[Any], Ints]
+    number: Callable[[Any], Any]
 
     def __init__(self, unit: Ints, place: Ints | None, groups: int) -> None:
         if place is None:
