@@ -403,14 +403,14 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
     """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
     if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
-    values = column.cast(pl.Int64).to_numpy()
-    low, high = int(values.min()), int(values.max())
-    if high - low > 4 * len(values) + 1000:
+    dtype, column = column.dtype, column.cast(pl.Int64)
+    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]  # there are rows
+    if high - low > 4 * len(column) + 1000:
         return None
-    values = values - low if low else values
+    values = column.to_numpy() - low if low else column.to_numpy()
     there = np.zeros(high - low + 1, bool)
     there[values] = True
-    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(column.dtype)
+    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(dtype)
     if not there.all():
         values = (np.cumsum(there) - 1)[values]
     return values, distinct.to_frame()
