@@ -387,8 +387,8 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)
         return Sample(influence, term.squares, each, np.ones(len(size)), size, none)
-    times = 1.0 if table.times is None else table.times
-    count = (size > 0) * times
+    times = np.ones(1) if table.times is None else table.times
+    count: Floats = np.where(size > 0, times, 0.0)
     if alone:
         return Sample(influence, term.squares, share, size, count, none)
     between = np.where(size > 0, influence**2 / size, 0.0)
