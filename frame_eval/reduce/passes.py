@@ -19,7 +19,8 @@ _KEY, _SUM = 48, 96  # bytes that a group takes while it is worked on, by key an
 def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sums: int) -> int:
     """How many passes it takes for the groups of each to fit into the memory.
 
-    A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory themselves are read at once.
+    A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory
+    themselves are read at once.
     """
     most = current().most(_KEY * len(keys) + _SUM * sums)
     if prepared.resident or not keys:
