@@ -143,7 +143,7 @@ class Evaluation(Bound[R]):
         '2 rows of the rarer class; scores in 2 bins: off by at most 0.25'
         """
         given = {"memory": memory, "progress": progress, "score_bins": score_bins}
-        named = {name: value for name, value in given.items() if value is not None}
+        named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         return Evaluation(self._frame, self._roles, replace(self._run or Run(), **named))
 
     def __repr__(self) -> str:

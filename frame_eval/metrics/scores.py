@@ -195,7 +195,7 @@ def _gini(s: Any) -> Any:
     return 2 * _auc(s) - 1
 
 
-_PAIRWISE = {_auc: 0.5, _gini: 1.0}  # by how much a pair in one bin may err
+_PAIRWISE: dict[Any, float] = {_auc: 0.5, _gini: 1.0}  # by how much a pair in one bin may err
 
 
 def in_bins(metric: Metric, bins: int | None) -> Metric:
@@ -220,7 +220,7 @@ def _upwards(value: float) -> float:
     if not 0 < value < np.inf:
         return value
     digits = 1 - floor(log10(value))
-    return ceil(value * 10**digits) / 10**digits
+    return float(ceil(value * 10.0**digits) / 10.0**digits)
 
 
 def _gini_gradient(s: Any) -> Any:

@@ -123,7 +123,7 @@ def side_by_side(
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
     examples = list(prepared.examples.values())
-    if passes_of(prepared, [*prepared.groups, *examples], 1 + len(metrics)) == 1:
+    if passes_of(prepared, [*prepared.groups, *examples], examples, 1 + len(metrics)) == 1:
         return None
     systems = list(prepared.systems.values())
     there = collect_groups(prepared.frame.select(*systems).unique())
@@ -168,7 +168,7 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
 def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> int:
     """In how many passes the sums of units are taken; raise where they can not be."""
     keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
-    passes = passes_of(prepared, keys, 2 + 2 * len(metrics))
+    passes = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
     plain = not any(metric.cells or metric.unit for metric in metrics)
     if passes > 1 and not (apart and plain and not prepared.strata and not prepared.slices.stacked):
         raise EvalError(
@@ -206,8 +206,8 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
         return prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
-    passes = passes_of(prepared, trials, 1)
     examples = list(prepared.examples.values())
+    passes = passes_of(prepared, trials, examples, 1)
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
         _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:

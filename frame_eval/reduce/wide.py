@@ -48,7 +48,8 @@ class Side:
 
 def wide_passes(prepared: Prepared, metrics: Sequence[Metric]) -> int:
     """How many passes it takes for the examples of each to fit into the memory."""
-    examples = distinct_count(prepared.frame, list(prepared.examples.values()))
+    ids = list(prepared.examples.values())
+    examples = distinct_count(prepared.frame, ids, ids)
     width = _EXAMPLE + _COLUMN * (len(_keys(prepared)) + 4 * len(metrics))
     return -(-examples // current().most(width))
 
@@ -88,15 +89,14 @@ def wide(
         patterns(nw.col("__fe_a_weight"))
     places: dict[int, Places] = {}
     for i, metric in enumerate(metrics):
-        a, b = sides[i]
-        keep = both & (a.valid == 1) & (b.valid == 1)
-        places[2 * i] = _contributions(prepared, (a, b), keep, sums)
-        sizes = [_size(metric, side) for side in (a, b)]
+        keep = both & (sides[i][0].valid == 1) & (sides[i][1].valid == 1)
+        places[2 * i] = _contributions(prepared, sides[i], keep, sums)
+        sizes = [_size(metric, side) for side in sides[i]]
         if not clustered and metric.proportion is not None:
             # Examples that count alike for the denominators are alike in all that is asked.
             for size in sizes:
                 patterns(nw.when(keep).then(size).otherwise(0.0))
-        counts = _counts(metric, (a, b), sizes, keep)
+        counts = _counts(metric, sides[i], sizes, keep)
         names = [sums.sum(value.cast(nw.Float64)) for value in counts.values()]
         every = (places[2 * i].rows, *names, found["both"], found["lonely"])
         places[2 * i + 1] = Places(("n", *COUNTED), every[0], every, every, None)
@@ -213,7 +213,8 @@ def _contributions(prepared: Prepared, sides: Sequence[Side], keep: Any, sums: C
     }
     rows = sums.sum(keep.cast(nw.Float64))
     plain = [sums.sum(value) for value in kept.values()]
-    weighted, names = list(kept.values()), (rows, *plain)
+    weighted: list[Any] = list(kept.values())
+    names = (rows, *plain)
     offset = 1
     if prepared.weight is not None:
         weight = nw.col("__fe_a_weight")
@@ -224,8 +225,8 @@ def _contributions(prepared: Prepared, sides: Sequence[Side], keep: Any, sums: C
         for j, right in enumerate(weighted[: i + 1]):
             value = left if i == j else left - right
             moments[i + offset, j + offset] = sums(value.var(ddof=0))
-    lost = nw.when(nw.col("__fe_a_rows") == nw.col("__fe_b_rows"))
-    lost = lost.then(sides[0].lost + sides[1].lost).otherwise(0.0)
+    matched = nw.when(nw.col("__fe_a_rows") == nw.col("__fe_b_rows"))
+    lost = matched.then(sides[0].lost + sides[1].lost).otherwise(0.0)
     return Places(("n", *kept), rows, names, (rows, *plain), moments, sums.sum(lost))
 
 
