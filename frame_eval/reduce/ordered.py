@@ -252,7 +252,8 @@ class Order:
         """Which unit of its group each row belongs to."""
         assert self.units is not None
         if self.scored.bits is None:
-            return self.units.number(self._position(rows))
+            found: Ints = self.units.number(self._position(rows))
+            return found
         return self.packed.field(len(self.scored.bits), rows).view(np.int64)
 
     def _score(self, rows: Any) -> Floats:
