@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench coverage clean
+.PHONY: demo test lint bench scale coverage clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/review.py
@@ -20,6 +20,9 @@ lint: $(VENV)/.test $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
+
+scale: $(VENV)/.bench
+	$(BIN)/python benchmarks/scale.py
 
 coverage: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.coverage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import pandas as pd
@@ -92,8 +93,14 @@ class Evaluation(Bound[R]):
         bound = {name: value for name, value in given.items() if value is not None}
         return Evaluation(self._frame, with_roles(self, bound), self._run)
 
-    def run(self, *, memory: float | None = None, progress: bool | None = None) -> Evaluation[R]:
-        """The same frame, its questions answered within some memory or in silence.
+    def run(
+        self,
+        *,
+        memory: float | None = None,
+        progress: bool | None = None,
+        score_bins: int | None = None,
+    ) -> Evaluation[R]:
+        """The same frame, its questions answered within some memory, in silence or in score bins.
 
         Parameters
         ----------
@@ -101,11 +108,18 @@ class Evaluation(Bound[R]):
             The bytes that what leaves the engine may take while it is worked on; 1 GiB unless said
             otherwise. Frames that are in memory already are not counted. Where the sums of
             clusters or the examples of a comparison need more, they are taken in several passes,
-            each over some of the clusters or examples, with the same result; what no number of
-            passes makes small is an error that says so.
+            each over some of the clusters or examples, with the same result; where rows need more,
+            rank metrics take counts of distinct scores. What none of this makes small enough is an
+            error that says so.
         progress
             Whether work of more than two seconds shows a bar, on a terminal and with tqdm
             installed; True unless said otherwise.
+        score_bins
+            Rank metrics and quantiles of columns with too many distinct values: take each value as
+            the middle of its bin, one of so many of equal width between the least and the largest
+            (infinities stay). A quantile is then off by at most half the width of a bin. ROC-AUC
+            is off by at most half the share of the pairs of a positive and a negative that share a
+            bin, and gini by twice that, which ``note`` says.
 
         Returns
         -------
@@ -115,25 +129,22 @@ class Evaluation(Bound[R]):
         Raises
         ------
         EvalError
-            When ``memory`` is not a positive number.
+            When ``memory`` is not a positive number, or ``score_bins`` not a whole one from 2.
 
         Examples
         --------
         >>> import frame_eval as fe, polars as pl
-        >>> df = pl.LazyFrame({"doc": [1, 1, 2, 2], "ok": [1, 0, 1, 1]})
+        >>> df = pl.LazyFrame({"doc": [1, 1, 2, 2], "ok": [1, 0, 1, 0], "p": [0.9, 0.3, 0.4, 0.8]})
         >>> quiet = df.eval.run(memory=2e9, progress=False)
         >>> quiet.summary(fe.rate("ok"), cluster="doc")["estimate"].item()
-        0.75
+        0.5
+        >>> binned = df.eval.run(score_bins=2)
+        >>> binned.summary(fe.roc_auc("ok", "p"))["note"].item()
+        '2 rows of the rarer class; scores in 2 bins: off by at most 0.25'
         """
-        before = self._run or Run()
-        return Evaluation(
-            self._frame,
-            self._roles,
-            Run(
-                before.memory if memory is None else memory,
-                before.progress if progress is None else progress,
-            ),
-        )
+        given = {"memory": memory, "progress": progress, "score_bins": score_bins}
+        named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return Evaluation(self._frame, self._roles, replace(self._run or Run(), **named))
 
     def __repr__(self) -> str:
         roles = "".join(f", {name}={value!r}" for name, value in self._roles.items())

@@ -17,15 +17,22 @@ _SHOWN_AFTER = 2  # seconds of work before a bar appears
 
 @dataclass(frozen=True)
 class Run:
-    """The bytes that what leaves an engine may take at once, and whether long work shows a bar."""
+    """The bytes that what leaves an engine may take at once, and whether long work shows a bar.
+
+    With ``score_bins`` scores are put into so many bins of equal width.
+    """
 
     memory: float = 2.0**30
     progress: bool = True
+    score_bins: int | None = None
 
     def __post_init__(self) -> None:
         given: object = self.memory
         if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
             raise EvalError(f"memory={given!r} is not a positive number of bytes, such as 2e9")
+        bins: object = self.score_bins
+        if bins is not None and (not isinstance(bins, int) or bins < 2):
+            raise EvalError(f"score_bins={bins!r} is not a whole number of at least 2")
 
     def most(self, width: float) -> int:
         """How many rows of so many bytes fit."""

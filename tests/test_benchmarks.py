@@ -26,3 +26,11 @@ def test_the_short_coverage_study_runs() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("## ") == 9
+
+
+def test_the_short_mode_of_the_scales_runs() -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    command = [sys.executable, str(ROOT / "benchmarks" / "scale.py"), "--short"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("| ") >= 40

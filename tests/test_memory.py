@@ -91,6 +91,180 @@ def test_examples_are_checked_in_passes(counted) -> None:
         twice.eval.run(memory=1e6).summary(fe.rate("label"), **options)
 
 
+SPREAD = [fe.mean("latency"), fe.ratio("latency", "stars"), fe.rmse("latency", "stars")]
+
+
+def of_systems(systems: str = "ab") -> pl.DataFrame:
+    """Systems on the same examples, in scattered order."""
+    half = FRAME[:3_000].drop("system").with_row_index("id")
+    parts = [
+        half.with_columns(
+            system=pl.lit(name),
+            pred=pl.Series(RNG.random(3_000) < 0.5),
+            latency=pl.Series(RNG.lognormal(5, 1, 3_000)),
+        )
+        for name in systems
+    ]
+    return pl.concat(parts).sample(fraction=1, shuffle=True, seed=4)
+
+
+PAIRED = of_systems()
+EXAMPLES = {"system": "system", "example": "id"}
+COMPARED = [*SHARES, fe.precision("label", "pred"), *SPREAD]
+
+
+@pytest.mark.parametrize("engine", READ_IN_PARTS)
+@pytest.mark.parametrize("cluster", ["doc", None])
+def test_examples_side_by_side_are_the_same_on_every_engine(engine, cluster) -> None:
+    metrics = COMPARED if cluster else [*SHARES, fe.mean("latency")]
+    options = {**EXAMPLES, "baseline": "a", "by": "lang", "cluster": cluster}
+    expected = PAIRED.eval.compare(*metrics, **options)
+    evaluation = fe.of(IN_MEMORY[engine](PAIRED)).run(memory=1e6)
+    assert_frame_equal(
+        evaluation.compare(*metrics, **options), expected, rel_tol=1e-9, abs_tol=1e-11
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"by": fe.each("lang", "part"), "overall": True, "cluster": "doc"},
+        {"by": fe.where(long=fe.col("part") > 99), "cluster": ["doc", "part"]},
+        {"weight": "weight", "cluster": "doc", "by": "lang"},
+        {"weight": "weight", "method": "cr1"},
+        {"method": "cr0", "cluster": "doc"},
+        {"method": "mid-p"},
+        {"method": None, "by": "lang"},
+        {"method": "t", "margin": 0.1},
+    ],
+    ids=repr,
+)
+def test_examples_side_by_side_are_compared_in_every_way(options) -> None:
+    metrics = [fe.rate("pred"), fe.accuracy("label", "pred")]
+    if options.get("method") != "mid-p":
+        metrics.append(fe.mean("latency", better="lower"))
+    frame = of_systems("abc")
+    expected = frame.eval.compare(*metrics, **EXAMPLES, **options)
+    result = frame.lazy().eval.run(memory=1e6).compare(*metrics, **EXAMPLES, **options)
+    assert expected.height >= 6
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
+
+
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_examples_that_miss_an_input_side_by_side(missing) -> None:
+    holes = PAIRED.with_columns(
+        pl.when((pl.col("id") % 7 > 0) | (pl.col("system") == "b")).then("pred").alias("pred")
+    )
+    metrics = [fe.rate("pred"), fe.accuracy("label", "pred"), fe.f1("label", "pred")]
+    metrics = metrics if missing == "drop" else metrics[:1]
+    options = {**EXAMPLES, "cluster": "doc", "by": "lang", "missing": missing}
+    expected = holes.eval.compare(*metrics, **options)
+    assert expected["missing"].sum() > 100
+    result = holes.lazy().eval.run(memory=1e6).compare(*metrics, **options)
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
+
+
+def test_examples_of_one_system_side_by_side() -> None:
+    some = PAIRED.filter((pl.col("id") % 5 > 0) | (pl.col("system") == "a"))
+    lazy = some.lazy().eval.run(memory=1e6)
+    with pytest.raises(fe.EvalError, match="answered by only one of 'b' and 'a', or in diff"):
+        lazy.compare(fe.rate("pred"), **EXAMPLES, baseline="a")
+    options = {**EXAMPLES, "baseline": "a", "by": "lang", "cluster": "doc", "unmatched": "drop"}
+    expected = some.eval.compare(fe.rate("pred"), **options)
+    assert expected["note"].str.contains("examples in common").all()
+    assert_frame_equal(lazy.compare(fe.rate("pred"), **options), expected, rel_tol=1e-9)
+    apart = PAIRED.filter((pl.col("id") % 2 > 0) == (pl.col("system") == "a"))
+    with pytest.raises(fe.EvalError, match="'b' and 'a' have no example in common"):
+        apart.lazy().eval.run(memory=5e5).compare(fe.rate("pred"), **options)
+
+
+def repeated(frame: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([frame, frame.filter(pl.col("id") == 5)])
+
+
+BAD = {
+    "2 examples have more than one row": lambda: repeated(repeated(PAIRED)).filter(
+        (pl.col("id") != 6) | (pl.col("system") == "a")
+    ),
+    "1 rows are missing": lambda: PAIRED.with_columns(
+        pl.when((pl.col("id") != 7) | (pl.col("system") == "a")).then("pred").alias("pred")
+    ),
+    "1 examples have different weights": lambda: PAIRED.with_columns(
+        pl.when((pl.col("id") != 7) | (pl.col("system") == "a")).then("weight").otherwise(9.0)
+    ),
+    "in different slices or clusters": lambda: PAIRED.with_columns(
+        pl.when((pl.col("id") != 7) | (pl.col("system") == "a")).then("doc").otherwise(pl.lit("x"))
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_examples_side_by_side_are_named(message) -> None:
+    frame = BAD[message]().rename({"literal": "doc"}, strict=False).lazy().eval.run(memory=1e6)
+    options = {**EXAMPLES, "cluster": "doc", "weight": "weight"}
+    with pytest.raises(fe.EvalError, match=message.replace("2 ", "1 ", 1)):
+        frame.compare(fe.rate("pred"), **options)
+
+
+@pytest.mark.parametrize(
+    "metric", [fe.cohen_kappa("label", "pred"), fe.roc_auc("label", "latency")]
+)
+def test_metrics_that_need_all_examples_at_once_are_refused(metric) -> None:
+    with pytest.raises(fe.EvalError, match=r"needs all examples in memory.*run\(memory=\)"):
+        PAIRED.lazy().eval.run(memory=1e6).compare(metric, **EXAMPLES)
+
+
+RANKED = FRAME.with_columns(score=pl.col("latency").round(1) + pl.col("label"))
+RANKS = [
+    fe.roc_auc("label", "score"),
+    fe.average_precision("label", "score"),
+    fe.ks("label", "score"),
+    fe.median("score"),
+]
+
+
+@pytest.mark.parametrize("engine", READ_IN_PARTS)
+@pytest.mark.parametrize("options", [{"by": "lang"}, {"system": "system", "weight": "weight"}])
+def test_scores_are_counted_where_they_are(engine, options) -> None:
+    expected = RANKED.eval.summary(*RANKS, **options)
+    result = fe.of(IN_MEMORY[engine](RANKED)).run(memory=5e5).summary(*RANKS, **options)
+    assert_frame_equal(result, expected, rel_tol=1e-10, abs_tol=1e-12)
+
+
+def test_too_many_scores_are_refused_and_bins_are_the_way_out() -> None:
+    metric = fe.roc_auc("label", "latency")
+    lazy = FRAME.lazy().eval.run(memory=5e5)
+    with pytest.raises(fe.EvalError, match=r"scores differ .*\.run\(score_bins=10_000\)"):
+        lazy.summary(metric)
+    result = lazy.run(score_bins=500).summary(metric)
+    assert "scores in 500 bins" in result["note"].item()
+
+
+BINNED = {
+    "normal": RNG.normal(size=4_000),
+    "heavy": RNG.lognormal(0, 2, 4_000),
+    "infinite": np.where(RNG.random(4_000) < 0.1, np.inf, RNG.random(4_000)),
+    "rounded": RNG.integers(0, 5, 4_000) / 4.0,
+    "one value": np.ones(4_000),
+}
+
+
+@pytest.mark.parametrize("scores", BINNED)
+@pytest.mark.parametrize("bins", [2, 7, 100, 5_000])
+def test_bins_err_by_no_more_than_they_say(scores, bins) -> None:
+    values = BINNED[scores]
+    label = RNG.random(4_000) < 1 / (1 + np.exp(-np.minimum(values, 9.0)))
+    frame = pl.DataFrame({"y": label, "s": values})
+    metrics = [fe.roc_auc("y", "s"), fe.gini("y", "s"), fe.quantile("s", 0.3)]
+    exact = frame.eval.summary(*metrics, interval=None)
+    binned = frame.eval.run(score_bins=bins).summary(*metrics, interval=None)
+    off = (exact["estimate"] - binned["estimate"]).abs()
+    for i in (0, 1):
+        assert off[i] <= float(binned["note"][i].rpartition(" ")[2]) + 1e-15
+    finite = values[np.isfinite(values)]
+    assert off[2] <= np.ptp(finite) / bins / 2 * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(
     ("metric", "options", "message"),
     [

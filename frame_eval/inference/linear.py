@@ -236,8 +236,7 @@ def _proportion_term(
     proportion: Any = metric.proportion
     of_hits = coefficients(proportion.hits, totals)
     of_trials = coefficients(proportion.trials, totals)
-    size = totals.apply(proportion.trials)
-    share = totals.apply(proportion.hits) / size
+    share, size = _share_and_size(metric, totals)
     p, whole = share[totals.group, None], size[totals.group, None]
     gradient = np.where(whole > 0, (of_hits - p * of_trials) / whole, 0.0)
     influence = combined(gradient, place, table.sums)
@@ -253,6 +252,31 @@ def _proportion_term(
         per_row = of_hits * hit + (of_trials - of_hits) * other
         squares = combined(per_row, place, table.plain) * _weights(table) ** 2
     return share, [Term(influence, squares, trials, plain)]
+
+
+def _share_and_size(metric: Metric, totals: Totals) -> tuple[Floats, Floats]:
+    """The hits over the trials of a proportion by group, and its trials."""
+    proportion: Any = metric.proportion
+    size = totals.apply(proportion.trials)
+    return totals.apply(proportion.hits) / size, size
+
+
+def gradients(metric: Metric, totals: Totals) -> Floats:
+    """The slope of a metric without cells by every sum in every group; influences sum to 0."""
+    sums = totals.blocks[0][1]
+    if metric.proportion is not None:
+        share, size = _share_and_size(metric, totals)
+        of_hits = coefficients(metric.proportion.hits, totals)
+        of_trials = coefficients(metric.proportion.trials, totals)
+        slope = 1.0 if metric.proportion.slope is None else metric.proportion.slope(share)
+        gradient = (of_hits - share[:, None] * of_trials) * (slope / size)[:, None]
+        return np.where(size[:, None] > 0, gradient, 0.0)
+    gradient = _gradient(metric, totals, sums)
+    gradient = np.where(np.isfinite(gradient), gradient, 0.0)
+    parts = gradient * np.stack([getattr(sums, name) for name in totals.names], -1)
+    drift, size = parts.sum(1), np.abs(parts).sum(1)
+    gradient[:, 0] -= np.where(np.abs(drift) > 1e-7 * size, drift / sums.n, 0.0)
+    return gradient
 
 
 def _general_terms(

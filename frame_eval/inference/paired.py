@@ -88,15 +88,8 @@ def paired(
     with np.errstate(divide="ignore", invalid="ignore"):
         alike = scale == 1 and not both.a.weighted and both.a.strata is None
         binary = _is_binary(metric, both) & ~grouped & alike
-        _check_method(metric, method, grouped, binary)
-        kind = method if method in SANDWICH else "cr2"
-        variance = SANDWICH[str(kind)](joint)
-        result = _by_t(joint, variance, str(kind), level, grouped)
-        higher, lower, ties = counted
-        if method in ("auto", *BINARY):
-            counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
-            result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
-        elif method in RESAMPLING:
+        result = analysed(metric, joint, method, level, binary, counted)
+        if method in RESAMPLING:
             units = [cluster_of[side.table.unit] for side in sides]
             first, strata = sides[0].table, None
             if first.strata is not None:
@@ -109,9 +102,26 @@ def paired(
             result = by_wild(result, joint, grouped, draws)
         elif method == "wilcoxon":
             result = by_wilcoxon(result, metric, both, grouped, level)
-        wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
-        result = replace(result, wins=wins, losses=losses, ties=ties)
-    return _tested(metric, method, _of_strata(joint, result))
+    return tested(metric, method, _of_strata(joint, result))
+
+
+def analysed(
+    metric: Metric, joint: Linear, method: Method, level: float, binary: Any, counted: Floats
+) -> Difference:
+    """A linearised difference, tested by its error or, where it is of 0/1 pairs, by their counts.
+
+    ``counted`` are the examples that are higher, lower and equal.
+    """
+    grouped = joint.clusters < joint.n
+    _check_method(metric, method, grouped, binary)
+    kind = method if method in SANDWICH else "cr2"
+    result = _by_t(joint, SANDWICH[str(kind)](joint), str(kind), level, grouped)
+    higher, lower, ties = counted
+    if method in ("auto", *BINARY):
+        counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
+        result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
+    wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)
+    return replace(result, wins=wins, losses=losses, ties=ties)
 
 
 def joint(metric: Metric, sides: Sides, cluster_of: Ints) -> Linear:
@@ -401,7 +411,7 @@ def _of_strata(found: Linear, result: Difference) -> Difference:
     return replace(result, method=np.array(names, object), note=note)
 
 
-def _tested(metric: Metric, method: Method, found: Difference) -> Difference:
+def tested(metric: Metric, method: Method, found: Difference) -> Difference:
     """The difference, without its test where none was asked for or is valid for the metric."""
     if method in RESAMPLING or (method is not None and metric.linear):
         return found
@@ -466,7 +476,7 @@ def unpaired(
             how = Resampling(units, strata, grouped, level, draws, scale, paired=False)
             by = by_permutation if method == "permutation" else by_bootstrap
             result = by(result, metric, sides, method, how)
-    return _tested(metric, method, _of_strata(a, result))
+    return tested(metric, method, _of_strata(a, result))
 
 
 def _shared_clusters(a: Linear, b: Linear) -> Any:

@@ -18,9 +18,9 @@ from frame_eval.table import Floats, Ints
 T = TypeVar("T")
 Draw: TypeAlias = "Callable[[int, np.random.Generator], Array]"
 
-_BLOCK = 2**20  # weights that are held at once, by each thread
+_BLOCK = 2**19  # weights that are held at once, by each thread
 _MOST = 8  # threads that are worth their memory
-_SPARE = 3  # standard deviations by which independent counts fall short of the units
+_SPARE = 2  # standard deviations by which independent counts fall short of the units
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,21 @@ class Draws:
         generator of its own, so that it does not matter which of them works on it.
         """
         draw = _from_all(counts) if strata is None else _from_each(counts, strata)
-        size = block_size(len(counts))
+        return self.blocks(lambda rows, generator: function(draw(rows, generator)), len(counts))
+
+    def blocks(self, work: Callable[[int, np.random.Generator], T], width: int) -> list[T]:
+        """The results of work on so many resamples at once, in order, for rows of some width."""
+        size = max(1, _BLOCK // max(width, 1))
 
         def block(number: int) -> T:
             seed = np.random.SeedSequence(self.seed, spawn_key=(number,))
             rows = min(size, self.resamples - number * size)
-            return function(draw(rows, np.random.default_rng(seed)))
+            return work(rows, np.random.default_rng(seed))
 
         return in_threads(block, -(-self.resamples // size))
 
 
 DRAWS = Draws(9999, 0)
-
-
-def block_size(kinds: int) -> int:
-    """How many resamples of so many kinds of units are worked on at once."""
-    return max(1, _BLOCK // max(kinds, 1))
 
 
 def in_threads(work: Callable[[int], T], count: int) -> list[T]:
@@ -73,6 +72,12 @@ def in_threads(work: Callable[[int], T], count: int) -> list[T]:
         return [work(0)]
     with ThreadPoolExecutor(min(count, os.cpu_count() or 1, _MOST)) as threads:
         return list(threads.map(work, range(count)))
+
+
+def coins(rows: int, count: int, generator: np.random.Generator) -> Array:
+    """So many fair coins in every row: 0 or 1, a random bit each."""
+    words = generator.bit_generator.random_raw(rows * count // 64 + 1)
+    return np.unpackbits(words.view(np.uint8), count=rows * count).reshape(rows, count)
 
 
 def _from_each(counts: Ints, strata: Ints) -> Draw:
@@ -140,7 +145,7 @@ def _by_poisson(counts: Ints) -> Draw:
             missing[over] = total - weights[over].sum(1, dtype=np.int64)
         more = kind_of[generator.integers(0, total, missing.sum())]
         more += np.repeat(np.arange(rows) * kinds, missing)
-        np.add.at(weights.reshape(-1), more, 1)
+        np.add.at(weights.reshape(-1), more, small.type(1))  # of one type: many times faster
         return weights
 
     return draw

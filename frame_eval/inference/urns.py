@@ -21,6 +21,7 @@ from frame_eval.metrics.means import is_mean
 from frame_eval.table import Floats, Ints, Table, numbered, packed
 
 _LONGEST = 8  # neighbouring cells that are made one
+_NARROW = 4  # columns up to which a product waits for memory, not for arithmetic
 _LONG = 2**13  # kinds of units from which on resamples are looked at one by one
 
 
@@ -201,7 +202,7 @@ class Additive(Urn):
 
     def value(self, weights: Array) -> Floats:
         """The statistic of every group (columns) under each row of weights of the kinds."""
-        return self.of_totals(weights @ self.matrix)
+        return self.of_totals(_product(weights, self.matrix))
 
     def of_totals(self, totals: Floats) -> Floats:
         """The statistic of every group (columns) for rows of sums."""
@@ -217,8 +218,8 @@ class Additive(Urn):
         """From how many units of each kind exchange their two groups to the statistic of both."""
         total = self.counts @ self.matrix
         other = self.matrix.reshape(len(self.counts), 2, -1)[:, ::-1].reshape(self.matrix.shape)
-        change = other - self.matrix
-        return lambda swaps: self.of_totals(total + swaps @ change)
+        change = np.asfortranarray(other - self.matrix)
+        return lambda swaps: self.of_totals(total + _product(swaps, change))
 
     def combined(self, coefficients: Floats) -> tuple[Urn, Floats]:
         """The urn of a linear combination of groups that are shares of the same rows.
@@ -232,6 +233,14 @@ class Additive(Urn):
             return self, coefficients
         both = np.stack([over @ coefficients, under[:, 0]], -1)
         return Additive(*_merged(both, self.counts, self.strata), (1, 2), _ratio), np.ones(1)
+
+
+def _product(weights: Array, matrix: Floats) -> Floats:
+    """The matrix product of small integers with few columns, or with many."""
+    if matrix.shape[1] > _NARROW:
+        return np.asarray(weights @ matrix, float)
+    # Such a product is quick to read its weights; the threads of BLAS would wait for each other.
+    return np.asarray(np.einsum("rk,kc->rc", weights, matrix), float)
 
 
 def _ratio(sums: Floats) -> Floats:

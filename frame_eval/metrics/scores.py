@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from math import ceil, floor, log10
 from typing import Any
 
 import numpy as np
@@ -201,6 +203,34 @@ def of_scores(
 
 def _gini(s: Any) -> Any:
     return 2 * _auc(s) - 1
+
+
+_PAIRWISE: dict[Any, float] = {_auc: 0.5, _gini: 1.0}  # by how much a pair in one bin may err
+
+
+def in_bins(metric: Metric, bins: int | None) -> Metric:
+    """The metric with a note that its scores are in so many bins, and by how much that may err."""
+    if bins is None or not metric.ordered:
+        return metric
+    return replace(metric, note=partial(_binned_note, metric, bins))
+
+
+def _binned_note(metric: Metric, bins: int, s: Any) -> str:
+    text = f"scores in {bins} bins"
+    if metric.finish in _PAIRWISE:
+        # Pairs in the same bin count half, which is off by a half at most.
+        shared = s.dot("pos", lambda c: c.neg) / (s.total("pos") * s.total("neg"))
+        text += f": off by at most {_upwards(float(_PAIRWISE[metric.finish] * shared)):g}"
+    own = "" if metric.note is None else str(metric.note(s))
+    return f"{own}; {text}" if own else text
+
+
+def _upwards(value: float) -> float:
+    """The next number of two digits that is not less."""
+    if not 0 < value < np.inf:
+        return value
+    digits = 1 - floor(log10(value))
+    return float(ceil(value * 10.0**digits) / 10.0**digits)
 
 
 def _gini_gradient(s: Any) -> Any:

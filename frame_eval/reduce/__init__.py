@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
+import polars as pl
 
 from frame_eval.columns import Slices, Source
-from frame_eval.errors import EvalError
+from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
-from frame_eval.reduce.coded import Reduced, coded, repeats_message
+from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
     collect,
     collect_groups,
@@ -25,9 +26,10 @@ from frame_eval.reduce.engines import (
     scan,
 )
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import parts_of, passes_of
+from frame_eval.reduce.passes import by_cell, parts_of, passes_of
 from frame_eval.reduce.prepare import Prepared, Roles, prepare
 from frame_eval.reduce.query import Query, layouts, query
+from frame_eval.reduce.wide import wide, wide_passes
 from frame_eval.running import current
 from frame_eval.table import Ranked, Table
 
@@ -42,6 +44,7 @@ __all__ = [
     "reduce",
     "require",
     "result_frame",
+    "side_by_side",
 ]
 
 
@@ -57,6 +60,7 @@ def reduce(
     alike: bool = False,
     tabled: bool = False,
     apart: bool = False,
+    counted: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
@@ -64,6 +68,7 @@ def reduce(
     inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
     table, also those whose cells could be put in order without one. With ``apart`` nobody asks
     which units of two slices are the same, so that many of them may be told by their sums alone.
+    With ``counted`` ordered cells have a table too where their rows are too many for the memory.
     """
     alike = alike and not roles.unit
     prepared = prepare(
@@ -84,8 +89,9 @@ def reduce(
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        sortable = first.ordered and len(first.cells) == 1 and first.unit is None
-        if sortable and not (by_example or tabled or roles.strata):
+        ranked = first.ordered and len(first.cells) == 1 and first.unit is None
+        ranked = ranked and not (by_example or tabled or roles.strata)
+        if ranked and not (counted and by_cell(base, _cell_keys(base, first))):
             found = scored(base, chosen, missing)
         else:
             found = query(base, chosen, missing, moments, by_example, alike)
@@ -93,10 +99,76 @@ def reduce(
     return coded(prepared, metrics, queries, by_example)
 
 
+def _cell_keys(prepared: Prepared, metric: Metric) -> list[str]:
+    """What tells the ordered cells of a metric apart."""
+    score = prepared.inputs[metric.made[metric.cells[0]].key]
+    weight = [] if prepared.weight is None or prepared.units else [prepared.weight]
+    return list(dict.fromkeys([*prepared.groups, *prepared.units.values(), *weight, score]))
+
+
+def side_by_side(
+    native: Any,
+    metrics: Sequence[Metric],
+    slices: Slices,
+    roles: Roles,
+    pairs_of: Callable[[pl.DataFrame], list[tuple[int, int]]],
+    missing: str,
+    unmatched: str,
+) -> tuple[Reduced, list[tuple[int, int]]] | None:
+    """The sums over examples of pairs of systems, where examples are too many for the memory.
+
+    None where they are not. There are two tables for every pair and metric, one metric after the
+    other: the contributions of both systems, and how many examples compare how (``COUNTED``).
+    """
+    needed = _needed(native, metrics, slices, roles)
+    prepared = prepare(scan(native, needed), metrics, slices, roles)
+    examples = list(prepared.examples.values())
+    if passes_of(prepared, [*prepared.groups, *examples], examples, 1 + len(metrics)) == 1:
+        return None
+    systems = list(prepared.systems.values())
+    there = collect_groups(prepared.frame.select(*systems).unique())
+    known = codes(there, systems)[1]
+    named = renamed(known, prepared.systems, prepared.dtypes)
+    pairs = pairs_of(named)
+    _check_summable(prepared, metrics)
+    passes = wide_passes(prepared, metrics)
+    queries: dict[int, Query] = {}
+    of_pair = 2 * len(metrics)
+    for number, pair in enumerate(pairs):
+        found = wide(
+            prepared, metrics, (known.row(pair[0]), known.row(pair[1])), missing, unmatched, passes
+        )
+        shift = number * of_pair
+        moved = {shift + at: place for at, place in found.places.items()}
+        queries.update(dict.fromkeys(moved, replace(found, places=moved)))
+    without = replace(prepared, systems={}, units=prepared.units if roles.cluster else {})
+    repeated = [metric for metric in metrics for _ in range(2)] * len(pairs)
+    reduced = coded(without, repeated, queries, by_example=False)
+    weighted = roles.weight is not None
+    tables = [replace(table, weighted=weighted) for table in reduced.tables]
+    return replace(reduced, systems=named, tables=tables), pairs
+
+
+def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
+    """Raise for what needs the single examples of a comparison at once."""
+    rough = [
+        metric.name
+        for metric in metrics
+        if metric.cells or metric.unit or len(metric.samples or {"n": ()}) > 1
+    ]
+    if rough or prepared.strata or prepared.trials:
+        what = listing(rough) if rough else "a comparison with strata or trials"
+        raise EvalError(
+            f"{what} needs all examples in memory, and they take more than "
+            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or compare fewer "
+            "rows"
+        )
+
+
 def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> int:
     """In how many passes the sums of units are taken; raise where they can not be."""
     keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
-    passes = passes_of(prepared, keys, 2 + 2 * len(metrics))
+    passes = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
     plain = not any(metric.cells or metric.unit for metric in metrics)
     if passes > 1 and not (apart and plain and not prepared.strata and not prepared.slices.stacked):
         raise EvalError(
@@ -134,8 +206,8 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
         return prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
-    passes = passes_of(prepared, trials, 1)
     examples = list(prepared.examples.values())
+    passes = passes_of(prepared, trials, examples, 1)
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
         _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:

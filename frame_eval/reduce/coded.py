@@ -100,7 +100,7 @@ def coded(
             frames[i] = _with_length(_moved(frames[i].drop(has_codes), sorting), len(sorting.key))
             parts.append(_unpacked(sorting.key, len(system_values), len(ids)))
         systems, units = map(joined, zip(*parts, strict=True))
-        ids = _renamed(ids, of_examples, prepared.dtypes)
+        ids = renamed(ids, of_examples, prepared.dtypes)
     members, slice_values, count = _slice_members(prepared, together)
     strata = together(list(prepared.strata.values()))[0]
     tables: list[Any] = []
@@ -122,7 +122,7 @@ def coded(
         tables.append(_in_slices(table, of_rows))
     return Reduced(
         slice_values,
-        _renamed(system_values, prepared.systems, prepared.dtypes),
+        renamed(system_values, prepared.systems, prepared.dtypes),
         (count, len(system_values)),
         tables,
         cluster_of,
@@ -205,7 +205,7 @@ def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:
     return cluster_of
 
 
-def _renamed(frame: pl.DataFrame, columns: dict[str, str], dtypes: Any) -> pl.DataFrame:
+def renamed(frame: pl.DataFrame, columns: dict[str, str], dtypes: Any) -> pl.DataFrame:
     """Key values under their own names, categories restored."""
     named = [_typed(frame[private].alias(name), dtypes[name]) for name, private in columns.items()]
     return pl.DataFrame(named)
@@ -222,7 +222,7 @@ def _slice_members(prepared: Prepared, together: Any) -> tuple[list[Ints], pl.Da
     slices = prepared.slices
     if not slices.stacked:
         code, values = together(list(prepared.keys.values()))
-        return [code], _renamed(values, prepared.keys, prepared.dtypes), len(values)
+        return [code], renamed(values, prepared.keys, prepared.dtypes), len(values)
     members: list[Ints] = []
     blocks: list[pl.DataFrame] = []
     offset = 0
@@ -330,7 +330,7 @@ def _moments(frame: pl.DataFrame, places: Places, rows: Floats) -> Floats:
         moments[:, a, b] = _floats(frame[name]) * rows
     for a, b in given:
         if a != b:
-            cross = 0.5 * (moments[:, a, b] - moments[:, a, a] - moments[:, b, b])
+            cross = 0.5 * (moments[:, a, a] + moments[:, b, b] - moments[:, a, b])
             moments[:, a, b] = moments[:, b, a] = cross
     return moments
 
@@ -403,14 +403,14 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
     """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
     if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
-    values = column.cast(pl.Int64).to_numpy()
-    low, high = int(values.min()), int(values.max())
-    if high - low > 4 * len(values) + 1000:
+    dtype, column = column.dtype, column.cast(pl.Int64)
+    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]  # there are rows
+    if high - low > 4 * len(column) + 1000:
         return None
-    values = values - low if low else values
+    values = column.to_numpy() - low if low else column.to_numpy()
     there = np.zeros(high - low + 1, bool)
     there[values] = True
-    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(column.dtype)
+    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(dtype)
     if not there.all():
         values = (np.cumsum(there) - 1)[values]
     return values, distinct.to_frame()

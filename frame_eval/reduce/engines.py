@@ -32,6 +32,7 @@ from frame_eval.running import current
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
 _AT_HAND = "POLARS_HOT_TABLE_SIZE"
 _GROUP = 1024  # bytes of memory for every group at hand
+_SAMPLED = 16  # of how many parts one is counted
 
 
 @dataclass(frozen=True)
@@ -216,14 +217,20 @@ def _many_groups() -> Iterator[None]:
         pl.Config.reload_env_vars()
 
 
-def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str]) -> int:
-    """About how many combinations of some columns there are, and hardly ever more than this."""
-    native = nw.to_native(frame)
-    if not frame.implementation.is_polars():
-        return int(collect(frame.select(*columns).unique().select(nw.len())).item())
+def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:
+    """About how many combinations of some columns there are, and hardly ever more than this.
+
+    Counted where ``apart``, some of the columns, have one of a few hashes.
+    """
+    some = part(frame, apart, _SAMPLED, 0)
+    native = nw.to_native(some)
     with said_by(native):
-        hashed = pl.struct(columns).hash().approx_n_unique()
-        return int(1.25 * native.select(hashed).collect(engine="streaming").item())
+        if frame.implementation.is_polars():
+            hashed = pl.struct(columns).hash().approx_n_unique()
+            count = native.select(hashed).collect(engine="streaming").item()
+        else:
+            count = collect(some.select(*columns).unique().select(nw.len())).item()
+    return int(1.25 * _SAMPLED * count)
 
 
 def part(
@@ -231,17 +238,20 @@ def part(
 ) -> nw.LazyFrame[Any]:
     """The rows of one of so many parts, told apart by the hash of some columns."""
     native, kind = nw.to_native(frame), frame.implementation
-    if kind.is_polars():
-        return nw.from_native(native.filter(pl.struct(columns).hash() % number == at))
     named = ", ".join(columns)
-    if kind.is_duckdb():
-        return nw.from_native(native.filter(f"hash({named}) % {number} = {at}"))
-    if kind.is_pyspark():
-        return nw.from_native(native.filter(f"pmod(xxhash64({named}), {number}) = {at}"))
-    raise EvalError(
-        f"{_engine(native)[0]} can not be read in parts, which the memory of the question asks "
-        "for: give it more with frame.eval.run(memory=), or hand over the rows as a Polars frame"
-    )
+    conditions: dict[str, Any] = {
+        "polars": pl.struct(columns).hash() % number == at,
+        "duckdb": f"hash({named}) % {number} = {at}",
+        "pyspark": f"pmod(xxhash64({named}), {number}) = {at}",
+    }
+    if str(kind) not in conditions:
+        raise EvalError(
+            f"{_engine(native)[0]} can not be read in parts, which the memory of the question asks "
+            "for: give it more with frame.eval.run(memory=), or hand over the rows as a Polars "
+            "frame"
+        )
+    found: nw.LazyFrame[Any] = nw.from_native(native.filter(conditions[str(kind)]))
+    return found
 
 
 def give_back(result: pl.DataFrame, native: pd.DataFrame, keys: Mapping[str, str]) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from frame_eval.threads import spread_out
 Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"
 
-_BLOCK = 1 << 15  # numbers that are worked on at once stay in the cache
+_BLOCK = 1 << 17  # numbers that are worked on at once stay in the cache
 _MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
 
 

@@ -16,19 +16,42 @@ from frame_eval.running import current, shown
 _KEY, _SUM = 48, 96  # bytes that a group takes while it is worked on, by key and by sum
 
 
-def passes_of(prepared: Prepared, keys: Sequence[str], sums: int) -> int:
+def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sums: int) -> int:
     """How many passes it takes for the groups of each to fit into the memory.
 
-    Frames that are in memory themselves are read at once.
+    A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory
+    themselves are read at once.
     """
     most = current().most(_KEY * len(keys) + _SUM * sums)
     if prepared.resident or not keys:
         return 1
-    rows = int(collect(prepared.frame.select(nw.len())).item())
+    rows = _rows(prepared)
     if rows <= most:
         return 1
-    groups = min(rows, distinct_count(prepared.frame, keys))
+    groups = min(rows, distinct_count(prepared.frame, keys, apart))
     return -(-groups // most)
+
+
+def by_cell(prepared: Prepared, keys: Sequence[str]) -> bool:
+    """Whether rows are so many that those of equal score have to be counted where they are.
+
+    The score is the last of the keys.
+    """
+    if prepared.resident or _rows(prepared) <= current().most(_KEY):
+        return False
+    cells = distinct_count(prepared.frame, keys, keys[-1:])
+    most = current().most(_KEY * len(keys) + _SUM)
+    if cells > most:
+        raise EvalError(
+            f"about {cells} scores differ by slice, system and cluster, which is more "
+            f"than memory={current().memory:g} bytes hold: put them into bins with "
+            "frame.eval.run(score_bins=10_000), or give more with run(memory=)"
+        )
+    return True
+
+
+def _rows(prepared: Prepared) -> int:
+    return int(collect(prepared.frame.select(nw.len())).item())
 
 
 def parts_of(

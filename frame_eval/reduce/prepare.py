@@ -12,6 +12,7 @@ from frame_eval.columns import Columns, Input, Slices, Source, check_source, nam
 from frame_eval.errors import ColumnError, EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import Scan, collect, require
+from frame_eval.running import current
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,12 @@ class Prepared:
     @property
     def groups(self) -> list[str]:
         """The private columns that name the slice and the system."""
-        return [*self.keys.values(), *self.conditions.values(), *self.systems.values()]
+        return [*self.groups_without_systems, *self.systems.values()]
+
+    @property
+    def groups_without_systems(self) -> list[str]:
+        """The private columns that name the slice."""
+        return [*self.keys.values(), *self.conditions.values()]
 
 
 def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles) -> Prepared:
@@ -133,7 +139,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
         given.check_dtypes(columns, types)
         _check_default_positive(given, columns[0], types[0], scan)
         alias = f"__fe_i{i}"
-        value = given.build(nw, [nw.col(column) for column in columns], types)
+        value = _binned(scan, given, given.build(nw, [nw.col(c) for c in columns], types))
         made.append(value.alias(alias))
         prepared.inputs[key] = alias
         prepared.invalid[alias] = (given, columns, given.invalid(nw.col(alias), types[0]))
@@ -142,6 +148,23 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     prepared.frame = scan.select(made)
     prepared.resident = scan.resident
     return prepared
+
+
+def _binned(scan: Scan, given: Input, value: Any) -> Any:
+    """Finite scores as the middle of their bin of equal width, where bins are asked for."""
+    bins = current().score_bins
+    if bins is None or given.kind != "score":
+        return value
+    finite = value.is_finite()
+    inside = scan.select([nw.when(finite).then(value).alias("x")])
+    ends = collect(inside.select(nw.col("x").min().alias("low"), nw.col("x").max().alias("high")))
+    low, high = ends.row(0)
+    if low is None or low == high:
+        return value
+    width = (high - low) / bins
+    at = ((value - low) / width).floor()
+    at = nw.when(at < bins).then(at).otherwise(bins - 1.0)
+    return nw.when(finite).then(low + (at + 0.5) * width).otherwise(value)
 
 
 def _resolved(source: Source, named: Mapping[int, str]) -> str:

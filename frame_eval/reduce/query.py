@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,7 +120,7 @@ def query(
         filled += extra
         place = _ask_for(metric, columns, valid, weight, moments, ask)
         if missing == "worst" and metric.unit is None:
-            place = replace(place, replaced=ask.sum(_any_null(prepared, metric), "r"))
+            place = replace(place, replaced=ask.sum(any_null(prepared, metric), "r"))
         places[position] = place
     if filled:
         frame = frame.with_columns(*filled)
@@ -136,7 +136,7 @@ def query(
     if prepared.passes > 1:
         result = in_kinds(prepared, frame, keys, totals)
     else:
-        result = _run(frame, keys, totals, alone, collect if prepared.resident else collect_groups)
+        result = _run(frame, keys, totals, alone, prepared.resident)
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
     return Query(result, cells, places, prepared.weight, values)
@@ -155,7 +155,8 @@ def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
     return keys, nw.col(prepared.weight)
 
 
-def _any_null(prepared: Prepared, metric: Metric) -> Any:
+def any_null(prepared: Prepared, metric: Metric) -> Any:
+    """1 for rows that miss an input of the metric, else 0."""
     columns = [nw.col(prepared.inputs[given.key]) for given in metric.made.values()]
     null = nw.any_horizontal(*(column.is_null() for column in columns), ignore_nulls=False)
     return null.cast(nw.Float64)
@@ -166,14 +167,15 @@ def _run(
     keys: list[str],
     totals: list[Any],
     alone: bool,
-    grouped: Callable[[nw.LazyFrame[Any]], pl.DataFrame],
+    resident: bool,
 ) -> pl.DataFrame:
     if alone:
         result = collect(frame.select(*keys, *totals), long=True)
     elif keys:
-        result = grouped(frame.group_by(keys).agg(*totals))
+        groups = frame.group_by(keys).agg(*totals)
+        result = collect(groups) if resident else collect_groups(groups)
     else:
-        result = grouped(frame.select(*totals))
+        result = collect(frame.select(*totals))
     if not result.height or (not keys and not result["__fe_len"].item()):
         raise EvalError("the frame is empty: there is no row to evaluate")
     return result
@@ -207,6 +209,6 @@ def _ask_for(
         second = {}
         for a in range(len(weighted)):
             for b in range(a + 1):
-                value = weighted[a] if a == b else weighted[a] + weighted[b]
+                value = weighted[a] if a == b else weighted[a] - weighted[b]
                 second[a + offset, b + offset] = ask(value.var(ddof=0), "v")
     return Places(names, rows, (n, *sums), (rows, *plain), second)

@@ -35,9 +35,14 @@ from frame_eval.inference.paired import METHODS, Method
 from frame_eval.inference.power import mde as detectable
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import Family, family_of
+from frame_eval.inference.summed import METHODS as SUMMABLE
+from frame_eval.inference.summed import Summed, summed
+from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
-from frame_eval.reduce import Reduced, Roles, reduce
+from frame_eval.metrics.scores import in_bins
+from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
+from frame_eval.running import current
 from frame_eval.table import Ints, Table, keyed
 from frame_eval.threads import concurrently
 from frame_eval.verbs.results import joined, with_keys
@@ -214,7 +219,16 @@ def compare(
     _check_margin(metrics, method, margin)
     draws = check_draws(resamples, seed)
     found = contrast(
-        frame, metrics, chosen, roles, baseline, paired, unmatched, missing, alike=drawn
+        frame,
+        metrics,
+        chosen,
+        roles,
+        baseline,
+        paired,
+        unmatched,
+        missing,
+        alike=drawn,
+        whole=bool(others) or simultaneous or method not in SUMMABLE,
     )
     if others:
         found = replace(found, crossed=_other_ways(frame, metrics[:1], others, missing))
@@ -249,6 +263,7 @@ class Contrast:
     sides: Sides
     present: Any
     remarks: list[Any]
+    summed: Summed | None = None
 
 
 @dataclass(frozen=True)
@@ -276,7 +291,9 @@ class Contrasts:
         blocks = []
         for one in self.contrasts:
             at = level if levels is None else levels[one.position]
-            if self.paired:
+            if one.summed is not None:
+                result = summed(one.metric, one.summed, one.sides, method, at, scale)
+            elif self.paired:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
                     one.metric,
@@ -326,8 +343,12 @@ def contrast(
     missing: Missing,
     *,
     alike: bool = False,
+    whole: bool = True,
 ) -> Contrasts:
-    """The pairs of systems of a frame, ready for tests and intervals at any level."""
+    """The pairs of systems of a frame, ready for tests and intervals at any level.
+
+    Unless they are asked for as a ``whole``, examples that are too many for the memory are summed.
+    """
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_option("unmatched", unmatched, ("raise", "drop"))
     check_names(chosen.shown, COLUMNS)
@@ -338,7 +359,13 @@ def contrast(
             "say example=<the column(s) that identify what was asked>; for systems that answered "
             "different examples say paired=False"
         )
+    metrics = [in_bins(metric, current().score_bins) for metric in metrics]
     asked = [*metrics, *_prevalences(metrics)]
+    if paired and not whole:
+        pairs_of = partial(_pairs, baseline=baseline)
+        large = side_by_side(frame, asked, chosen, roles, pairs_of, missing, unmatched)
+        if large is not None:
+            return Contrasts(large[0], paired, tuple(_of_sums(metrics, *large, unmatched)))
     found = reduce(
         frame,
         asked,
@@ -361,6 +388,29 @@ def contrast(
             tables, notes = [table for table, _ in matches], [note for _, note in matches]
         contrasts += _contrasts(metrics, found, tables, pairs, there, notes)
     return Contrasts(found, paired, tuple(contrasts))
+
+
+def _of_sums(
+    metrics: Sequence[Metric],
+    found: Reduced,
+    pairs: Sequence[tuple[int, int]],
+    unmatched: Unmatched,
+) -> Iterator[Contrast]:
+    """Every metric of every pair, from sums over examples."""
+    asked = [*metrics, *_prevalences(metrics)]
+    slices = found.shape[0]
+    tables = [Summed(*two) for two in zip(found.tables[::2], found.tables[1::2], strict=True)]
+    for number, pair in enumerate(pairs):
+        of_pair = tables[number * len(asked) :][: len(asked)]
+        sides = [summed_sides(m, one, slices) for m, one in zip(asked, of_pair, strict=True)]
+        extra = zip(asked[len(metrics) :], sides[len(metrics) :], strict=True)
+        prevalence = {_only_input(metric).key: side for metric, side in extra}
+        common, lonely = (of_pair[0].by_slice(name, slices) for name in ("both", "lonely"))
+        note = _common_notes(common.astype(int), lonely.astype(int))
+        for i, metric in enumerate(metrics):
+            remarks = [note if unmatched == "drop" else "", *_imbalance(metric, prevalence)]
+            there = np.bincount(of_pair[i].both.slice, minlength=slices) > 0
+            yield Contrast(i, metric, None, [pair], sides[i], there, remarks, of_pair[i])
 
 
 def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:
@@ -465,7 +515,10 @@ def _distinct(key: Any) -> Any:
 
 
 def _unmatched_notes(common: Any, only: Any, slices: int) -> list[str]:
-    both, one = (np.bincount(where, minlength=slices) for where in (common, only))
+    return _common_notes(*(np.bincount(where, minlength=slices) for where in (common, only)))
+
+
+def _common_notes(both: Any, one: Any) -> list[str]:
     return [
         f"{b} of {b + o} examples in common" if o else "" for b, o in zip(both, one, strict=True)
     ]

@@ -21,7 +21,9 @@ from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
+from frame_eval.metrics.scores import in_bins
 from frame_eval.reduce import Ranked, Reduced, Roles, Table, reduce
+from frame_eval.running import current
 from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
@@ -270,6 +272,7 @@ def measure(
     """The metrics of a frame, ready for intervals at any level."""
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.shown, *roles.system), COLUMNS)
+    metrics = [in_bins(metric, current().score_bins) for metric in metrics]
     found = reduce(
         frame,
         metrics,
@@ -280,6 +283,7 @@ def measure(
         alike=alike,
         tabled=tabled or alike,
         apart=apart,
+        counted=True,
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))

@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 import frame_eval as fe
 from frame_eval.inference import resample
-from frame_eval.inference.resample import Draws
+from frame_eval.inference.resample import Draws, coins
 from frame_eval.inference.urns import Kinds, urn
 
 KINDS = ("percentile", "basic", "bca", "studentized")
@@ -89,6 +89,15 @@ def test_weights_are_multinomial(counts):
         stats.chisquare(seen[usual], expected[usual] * seen[usual].sum() / expected[usual].sum())[1]
         > 1e-4
     )
+
+
+def test_coins_are_fair_and_independent():
+    thrown = coins(20_000, 70, np.random.default_rng(3))
+    assert set(np.unique(thrown)) == {0, 1}
+    # Five standard errors of 70 shares, and of the 2,415 correlations.
+    assert np.abs(thrown.mean(0) - 0.5).max() < 5 * 0.5 / np.sqrt(20_000)
+    correlation = np.corrcoef(thrown.T) - np.eye(70)
+    assert np.abs(correlation).max() < 5 / np.sqrt(20_000)
 
 
 def test_threads_change_no_draw(monkeypatch):

@@ -1,0 +1,229 @@
+"""Questions about more rows than memory holds, and how their cost grows; written as tables.
+
+python benchmarks/scale.py                      # 50 million rows, then how the cost grows
+python benchmarks/scale.py --rows 500000000     # any other number; 10 bytes of disk a row
+python benchmarks/scale.py --short              # tiny sizes, only to see that it runs
+python benchmarks/scale.py --only summary       # one question, nothing is written
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from measure import own_peak
+from scale_data import written
+
+import frame_eval as fe
+
+TABLE = Path(__file__).parent / "scale.md"
+MEMORY = 1.8e9  # of a comparison, where fewer passes read the files less often
+ACCURACY = fe.accuracy("label", "pred")
+METRICS = (
+    *(ACCURACY, fe.f1("label", "pred"), fe.recall("label", "pred"), fe.rate("label")),
+    *(fe.specificity("label", "pred"), fe.precision("label", "pred")),
+    *(fe.mean("tokens"), fe.ratio("label", "tokens")),
+)
+CLUSTERED = {"system": "system", "by": "slice", "cluster": "cluster"}
+PAIRED = {**CLUSTERED, "example": "example", "baseline": "base"}
+SUMS = """
+select system, slice, cluster, count(*) n, sum((label = pred)::double) hits
+from read_parquet('{files}') group by all
+"""
+
+
+def polars_of(files: str) -> Any:
+    """The files as Polars reads them."""
+    return fe.of(pl.scan_parquet(files))
+
+
+def duckdb_of(files: str) -> Any:
+    """The files as DuckDB reads them."""
+    import duckdb
+
+    return fe.of(duckdb.connect().read_parquet(files))
+
+
+def spark_of(files: str) -> Any:
+    """The files as a Spark of this machine reads them."""
+    from pyspark.sql import SparkSession
+
+    options = {
+        "spark.driver.memory": "4g",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    session = SparkSession.builder.master("local[*]").config(map=options).getOrCreate()
+    return fe.of(session.read.parquet(str(Path(files).parent)))
+
+
+def sql_sums(files: str) -> Any:
+    """The sums of clusters alone, by DuckDB's own SQL."""
+    import duckdb
+
+    return duckdb.sql(SUMS.format(files=files)).pl()
+
+
+QUESTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "summary": (
+        "summary by system and slice, clustered intervals",
+        lambda files: polars_of(files).summary(ACCURACY, **CLUSTERED),
+    ),
+    "compare": (
+        "paired compare of two systems by slice, clustered",
+        lambda files: polars_of(files).run(memory=MEMORY).compare(ACCURACY, **PAIRED),
+    ),
+    "auc": (
+        "ROC-AUC by system, exact, DeLong intervals",
+        lambda files: polars_of(files).summary(fe.roc_auc("label", "score"), system="system"),
+    ),
+    "sql": ("the sums of clusters alone, DuckDB's own SQL", sql_sums),
+    "duckdb": (
+        "summary as above, through DuckDB",
+        lambda files: duckdb_of(files).summary(ACCURACY, **CLUSTERED),
+    ),
+    "spark": (
+        "summary as above, through Spark on this machine (memory without Java's)",
+        lambda files: spark_of(files).summary(ACCURACY, **CLUSTERED),
+    ),
+}
+GROWTH: dict[str, tuple[int, ...]] = {
+    "rows": (2_000_000, 4_000_000, 8_000_000, 16_000_000),
+    "slices": (1, 10, 100, 1_000),
+    "clusters": (1_000, 10_000, 100_000, 1_000_000),
+    "systems": (2, 4, 8, 16),
+    "metrics": (1, 2, 4, 8),
+}
+USUAL = {"rows": 4_000_000, "slices": 20, "clusters": 100_000, "systems": 2, "metrics": 1}
+
+
+def apart(*arguments: str) -> dict[str, float]:
+    """What this script finds when it is run with some arguments in a process of its own."""
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def asked(name: str, files: str) -> dict[str, float]:
+    """The seconds and the MB over what the imports take, of one question."""
+    seconds = 0.0
+
+    def ask() -> None:
+        nonlocal seconds
+        start = time.perf_counter()
+        QUESTIONS[name][1](files)
+        seconds = time.perf_counter() - start
+
+    return {"memory": own_peak(ask), "seconds": seconds}
+
+
+def grown(folder: Path, what: str, value: int, short: bool) -> dict[str, float]:
+    """The seconds (the least of three) and the MB of a summary of one size."""
+    size = {**USUAL, what: value}
+    if short:
+        size["rows"] = size["rows"] // 1_000
+    names = ("slices", "clusters", "systems")
+    files = written(folder, size["rows"], 4, **{name: size[name] for name in names})
+    frame, times = polars_of(f"{files}/*.parquet"), []
+
+    def ask() -> None:
+        start = time.perf_counter()
+        frame.summary(*METRICS[: size["metrics"]], **CLUSTERED)
+        times.append(time.perf_counter() - start)
+
+    memory = own_peak(ask)
+    for _ in range(0 if short else 2):
+        ask()
+    shutil.rmtree(files)
+    return {"memory": memory, "seconds": min(times)}
+
+
+def questions(folder: Path, rows: int, only: str | None) -> str:
+    """The table of all questions about so many rows."""
+    files = written(folder, rows, max(min(rows // 1_000_000, 100), 2))
+    text = f"## {rows:,} rows in {len(list(files.iterdir()))} Parquet files\n\n"
+    text += "| question | seconds | memory, MB |\n|---|---:|---:|\n"
+    for name, (what, _) in QUESTIONS.items():
+        if only in (None, name):
+            found = apart("--ask", name, f"{files}/*.parquet")
+            text += f"| {what} | {found['seconds']:.3g} | {found['memory']:,.0f} |\n"
+            print(text.splitlines()[-1], flush=True)
+    return text
+
+
+def growth(folder: Path, short: bool) -> str:
+    """The tables of how the cost of a summary grows, one size at a time."""
+    usual = ", ".join(f"{value:,} {name}" for name, value in USUAL.items())
+    text = "## How the cost grows\n\n"
+    text += (
+        f"`summary` with clustered intervals from Parquet; {usual}, but for the one that grows.\n\n"
+    )
+    text += "| what | sizes | seconds | memory, MB |\n|---|---|---|---|\n"
+    for what, values in GROWTH.items():
+        found = [
+            apart("--grow", what, str(value), str(folder), *(["--short"] if short else []))
+            for value in values
+        ]
+        sizes = ", ".join(f"{value:,}" for value in values)
+        seconds = ", ".join(f"{one['seconds']:.2g}" for one in found)
+        memory = ", ".join(f"{one['memory']:,.0f}" for one in found)
+        text += f"| {what} | {sizes} | {seconds} | {memory} |\n"
+        print(text.splitlines()[-1], flush=True)
+    return text
+
+
+ABOUT = """\
+# Scale
+
+Made by `make scale`: {machine}. Each question in a process of its own; memory is the peak of
+resident memory over what the imports take. Rows have a system, a slice, a cluster, an example, a
+label, a prediction and a score of four digits; {clusters:,} clusters.
+
+"""
+
+
+def main() -> None:
+    """Measure and print; without --short and --only write the table too."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, action="append", help="50 million unless said")
+    parser.add_argument("--folder", type=Path, help="where the files are made, and stay")
+    parser.add_argument("--short", action="store_true", help="tiny sizes, nothing is written")
+    parser.add_argument("--only", choices=QUESTIONS, help="nothing is written")
+    parser.add_argument("--ask", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--grow", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.ask:
+        print(json.dumps(asked(*options.ask)))
+        return
+    if options.grow:
+        what, value, folder = options.grow
+        print(json.dumps(grown(Path(folder), what, int(value), options.short)))
+        return
+    machine = f"Python {platform.python_version()}, Polars {pl.__version__}, {os.cpu_count()} cores"
+    text = ABOUT.format(machine=machine, clusters=USUAL["clusters"])
+    with tempfile.TemporaryDirectory() as made:
+        folder = options.folder or Path(made)
+        for rows in options.rows or [50_000 if options.short else 50_000_000]:
+            text += questions(folder, rows, options.only) + "\n"
+        if options.only is None:
+            text += growth(folder, options.short)
+            if not options.short:
+                TABLE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

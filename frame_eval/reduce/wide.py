@@ -1,0 +1,296 @@
+"""Two systems side by side: a row per example with the sums of both, then sums over examples.
+
+For comparisons whose examples are too many for the memory. Both steps run where the data lives,
+in passes that each see some of the clusters (or examples), so that an example is always whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce as folded
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+
+from frame_eval.columns import unwrapped
+from frame_eval.errors import EvalError, listing
+from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.means import is_mean
+from frame_eval.reduce.checks import explain, flags
+from frame_eval.reduce.coded import repeats_message
+from frame_eval.reduce.engines import collect, collect_groups, distinct_count
+from frame_eval.reduce.inputs import inputs_of
+from frame_eval.reduce.passes import parts_of
+from frame_eval.reduce.prepare import Prepared
+from frame_eval.reduce.query import Places, Query, any_null
+from frame_eval.running import current
+
+SIDES = ("a", "b")
+_EXAMPLE, _COLUMN = 160, 16  # bytes that an example takes while it is put together
+COUNTED = ("either", "differ", "higher", "lower", "ties", "both", "lonely")
+
+
+@dataclass(frozen=True)
+class Side:
+    """What an example says of one metric for one system, as expressions of its row."""
+
+    sums: dict[str, Any]
+    valid: Any
+    lost: Any
+
+    @property
+    def plain(self) -> Sums:
+        """The sums of the example, with its one row."""
+        return Sums({"n": nw.lit(1.0), **self.sums})
+
+
+def wide_passes(prepared: Prepared, metrics: Sequence[Metric]) -> int:
+    """How many passes it takes for the examples of each to fit into the memory."""
+    ids = list(prepared.examples.values())
+    examples = distinct_count(prepared.frame, ids, ids)
+    width = _EXAMPLE + _COLUMN * (len(_keys(prepared)) + 4 * len(metrics))
+    return -(-examples // current().most(width))
+
+
+def wide(
+    prepared: Prepared,
+    metrics: Sequence[Metric],
+    pair: tuple[Sequence[Any], Sequence[Any]],
+    missing: str,
+    unmatched: str,
+    passes: int,
+) -> Query:
+    """The sums over the examples of two systems, by slice and cluster.
+
+    ``places[2 * i]`` are the contributions of both systems to metric i, ``places[2 * i + 1]`` how
+    many examples are higher, lower, ... (``COUNTED``).
+    """
+    asked = Columns("of")
+    sides, rows = _examples(prepared, metrics, pair, missing, asked)
+    has = [nw.col(f"__fe_{side}_rows") for side in SIDES]
+    both, lonely = (has[0] == 1) & (has[1] == 1), (has[0] == 0) | (has[1] == 0)
+    sums = Columns("sum")
+    problems = {
+        "bad": nw.col("__fe_bad"),
+        "repeated": ((has[0] > 1) | (has[1] > 1)).cast(nw.Float64),
+        "lonely": lonely.cast(nw.Float64),
+        "both": both.cast(nw.Float64),
+    }
+    if prepared.weight is not None:
+        a, b = (nw.col(f"__fe_{side}_weight") for side in SIDES)
+        uneven = both & ((a - b).abs() > 1e-9 * (a + b).abs())
+        problems["uneven"] = uneven.cast(nw.Float64)
+    found = {name: sums.sum(value) for name, value in problems.items()}
+    clustered = bool(prepared.roles.cluster)
+    patterns = Columns("like")
+    if prepared.weight is not None and not clustered:
+        patterns(nw.col("__fe_a_weight"))
+    places: dict[int, Places] = {}
+    for i, metric in enumerate(metrics):
+        keep = both & (sides[i][0].valid == 1) & (sides[i][1].valid == 1)
+        places[2 * i] = _contributions(prepared, sides[i], keep, sums)
+        sizes = [_size(metric, side) for side in sides[i]]
+        if not clustered and metric.proportion is not None:
+            # Examples that count alike for the denominators are alike in all that is asked.
+            for size in sizes:
+                patterns(nw.when(keep).then(size).otherwise(0.0))
+        counts = _counts(metric, sides[i], sizes, keep)
+        names = [sums.sum(value.cast(nw.Float64)) for value in counts.values()]
+        every = (places[2 * i].rows, *names, found["both"], found["lonely"])
+        places[2 * i + 1] = Places(("n", *COUNTED), every[0], every, every, None)
+    values = tuple(patterns.named.values())
+    keys = [
+        *prepared.groups_without_systems,
+        *(prepared.units.values() if clustered else ()),
+        *values,
+    ]
+    apart = list((prepared.units if clustered else prepared.examples).values())
+    frames = []
+    for part in parts_of(rows, apart, passes, "examples side by side"):
+        examples = part.group_by(_keys(prepared)).agg(*asked.aliased)
+        if values:
+            examples = examples.with_columns(*patterns.aliased)
+        groups = (
+            examples.group_by(keys).agg(*sums.aliased) if keys else examples.select(*sums.aliased)
+        )
+        frame = collect_groups(groups)
+        frames.append(frame)
+        _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
+    whole = pl.concat(frames).with_columns(pl.col(found["both"]).alias("__fe_len"))
+    if unmatched == "drop" and not whole[found["both"]].sum():
+        raise EvalError(
+            f"{_between(pair)} have no example in common: they can not be paired; say paired=False "
+            "to compare different example sets"
+        )
+    return Query(whole, (), places, None, values)
+
+
+class Columns:
+    """Expressions by the private names that they get; equal ones are made once."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.named: dict[str, str] = {}
+        self.made: dict[str, Any] = {}
+
+    def __call__(self, expression: Any, name: str | None = None) -> str:
+        """The name of the column that will hold the expression."""
+        text = repr(expression)
+        if text not in self.named:
+            self.named[text] = name or f"__fe_{self.prefix}{len(self.named)}"
+            self.made[self.named[text]] = expression
+        return self.named[text]
+
+    def sum(self, expression: Any) -> str:
+        """The name of the column that will hold the sum of the expression."""
+        return self(expression.sum())
+
+    @property
+    def aliased(self) -> list[Any]:
+        """All of them, under their names."""
+        return [expression.alias(name) for name, expression in self.made.items()]
+
+
+def _keys(prepared: Prepared) -> list[str]:
+    keys = [*prepared.groups_without_systems, *prepared.units.values(), *prepared.examples.values()]
+    return list(dict.fromkeys(keys))
+
+
+def _examples(
+    prepared: Prepared,
+    metrics: Sequence[Metric],
+    pair: tuple[Sequence[Any], Sequence[Any]],
+    missing: str,
+    asked: Columns,
+) -> tuple[list[list[Side]], nw.LazyFrame[Any]]:
+    """What every metric finds in the row of an example, and the rows of both systems.
+
+    The columns of that row are put into ``asked``.
+    """
+    systems = list(prepared.systems.values())
+    mine = [
+        folded(lambda x, y: x & y, [nw.col(c) == v for c, v in zip(systems, values, strict=True)])
+        for values in pair
+    ]
+
+    def by_side(value: Any, at: int) -> Any:
+        return nw.col(asked.sum(nw.when(mine[at]).then(value)))
+
+    for at, side in enumerate(SIDES):
+        asked(mine[at].cast(nw.Float64).sum(), f"__fe_{side}_rows")
+        if prepared.weight is not None:
+            weight = nw.when(mine[at]).then(nw.col(prepared.weight)).sum()
+            asked(weight + 0.0, f"__fe_{side}_weight")
+    bad = flags(prepared, dict(enumerate(metrics)), missing)
+    asked(bad.cast(nw.Float64).sum(), "__fe_bad")
+    sides, made = [], []
+    for i, metric in enumerate(metrics):
+        columns, valid, extra = inputs_of(prepared, metric, missing, i)
+        made += extra
+        contributions = dict(metric.sums(Sums(columns)))
+        of_metric = []
+        for at, side in enumerate(SIDES):
+            rows = nw.col(f"__fe_{side}_rows")
+            there = rows if valid is None else by_side(valid.cast(nw.Float64), at)
+            lost = rows - there
+            if missing == "worst":
+                lost = by_side(any_null(prepared, metric), at)
+            sums = {name: by_side(value, at) for name, value in contributions.items()}
+            of_metric.append(Side(sums, there, lost))
+        sides.append(of_metric)
+    frame = prepared.frame.filter(mine[0] | mine[1])
+    return sides, frame.with_columns(*made) if made else frame
+
+
+def _contributions(prepared: Prepared, sides: Sequence[Side], keep: Any, sums: Columns) -> Places:
+    """Where the sums of both systems are, and their second moments."""
+    kept = {
+        f"{side}_{name}": nw.when(keep).then(value)
+        for side, given in zip(SIDES, sides, strict=True)
+        for name, value in given.sums.items()
+    }
+    rows = sums.sum(keep.cast(nw.Float64))
+    plain = [sums.sum(value) for value in kept.values()]
+    weighted: list[Any] = list(kept.values())
+    names = (rows, *plain)
+    offset = 1
+    if prepared.weight is not None:
+        weight = nw.col("__fe_a_weight")
+        weighted = [nw.when(keep).then(weight), *(weight * value for value in kept.values())]
+        names, offset = tuple(sums.sum(value) for value in weighted), 0
+    moments = {}
+    for i, left in enumerate(weighted):
+        for j, right in enumerate(weighted[: i + 1]):
+            value = left if i == j else left - right
+            moments[i + offset, j + offset] = sums(value.var(ddof=0))
+    matched = nw.when(nw.col("__fe_a_rows") == nw.col("__fe_b_rows"))
+    lost = matched.then(sides[0].lost + sides[1].lost).otherwise(0.0)
+    return Places(("n", *kept), rows, names, (rows, *plain), moments, sums.sum(lost))
+
+
+def _size(metric: Metric, side: Side) -> Any:
+    """How many rows of an example are behind the denominator of a metric."""
+    if metric.proportion is not None:
+        return metric.proportion.trials(side.plain)
+    if metric.counts:
+        return getattr(side.plain, next(iter(metric.samples or {"n": ()})))
+    return nw.lit(1.0)
+
+
+def _counts(
+    metric: Metric, sides: Sequence[Side], sizes: Sequence[Any], keep: Any
+) -> Mapping[str, Any]:
+    """Examples that count for one system or the other, differ in that, are higher, lower, equal."""
+    a, b = sides
+    there = keep & ((sizes[0] > 0) | (sizes[1] > 0))
+    counts = {"either": there, "differ": keep & (sizes[0] != sizes[1])}
+    never = keep & ~keep
+    higher, lower, ties = never, never, never
+    if metric.proportion is not None:
+        first, second = (metric.proportion.hits(side.plain) for side in sides)
+        higher, lower, ties = (there & x for x in (first > second, first < second, first == second))
+    elif is_mean(metric):
+        (first,), (second,) = a.sums.values(), b.sums.values()
+        higher, lower, ties = (there & x for x in (first > second, first < second, first == second))
+    return {**counts, "higher": higher, "lower": lower, "ties": ties}
+
+
+def _check(
+    prepared: Prepared,
+    metrics: Sequence[Metric],
+    missing: str,
+    unmatched: str,
+    pair: tuple[Sequence[Any], Sequence[Any]],
+    frame: pl.DataFrame,
+    found: Mapping[str, str],
+    source: tuple[nw.LazyFrame[Any], Mapping[str, Any]],
+) -> None:
+    """Raise for rows and examples that make the question unanswerable."""
+    if frame[found["bad"]].sum():
+        explain(prepared, dict(enumerate(metrics)), missing)
+    for name in ("repeated", "uneven", "lonely"):
+        count = int(frame[found[name]].sum()) if name in found else 0
+        if not count or (name == "lonely" and unmatched == "drop"):
+            continue
+        examples, problems = source
+        such = collect(examples.filter(problems[name] > 0).head(3))
+        such = such.select(list(prepared.examples.values()))
+        if name == "repeated":
+            raise EvalError(repeats_message(count, such, trials=False))
+        shown = listing(unwrapped(such.rows()))
+        if name == "uneven":
+            raise EvalError(
+                f"{count} examples have different weights for the two systems (such as {shown}); a "
+                "weight belongs to the example"
+            )
+        raise EvalError(
+            f"{count} examples or more were answered by only one of {_between(pair)}, or in "
+            f"different slices or clusters (such as {shown}); say unmatched='drop' to compare the "
+            "common ones, or paired=False to compare them unpaired"
+        )
+
+
+def _between(pair: tuple[Sequence[Any], Sequence[Any]]) -> str:
+    return " and ".join(map(repr, unwrapped([tuple(values) for values in pair])))
