@@ -8,6 +8,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, Literal
 
+import narwhals as nw
 import polars as pl
 
 from frame_eval.columns import By, Columns, Input, Source, flag, number, score, slices
@@ -105,10 +106,10 @@ def routing(
         ("cost", cost, number),
         ("extra", fallback_cost, number),
     ):
-        if isinstance(given, Real):
-            fixed[name] = _finite(float(given))
-        else:
+        if isinstance(given, str | nw.Expr | pl.Expr):
             inputs[name] = build(given)
+        else:
+            fixed[name] = _finite(float(given))
     sums = partial(_sums, [name for name in inputs if name not in ("y", "s")])
     metric = Metric("routing", inputs, sums, sums, cells=("s",), ordered=True)
     found = reduce(frame, [metric], chosen, roles, missing=missing, moments=False)
