@@ -199,7 +199,8 @@ def _row_margins(labels: Sequence[Any] | None, s: Any) -> Margins:
 
 
 def _row_spread(_: Sequence[Any] | None, score: Score, s: Any) -> dict[str, Array]:
-    _, diagonal, truth, predicted, by_n = (part[..., : len(s.classes[0])] for part in score)
+    size = len(s.classes[0])
+    diagonal, truth, predicted, by_n = (part[..., :size] for part in score[1:])
     return {
         "tp": diagonal + truth + predicted + by_n,
         "fn": truth + by_n,

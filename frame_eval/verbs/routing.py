@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
 from typing import Any, Literal
 
 import polars as pl
@@ -93,7 +92,7 @@ def routing(
     check_option("missing", missing, ("raise", "drop"))
     check_points(points)
     check_level(level)
-    if isinstance(fallback, Real) and not 0 <= float(fallback) <= 1:
+    if isinstance(fallback, (int, float)) and not 0 <= fallback <= 1:
         raise EvalError(f"fallback={fallback!r} is neither a column nor an accuracy in [0, 1]")
     chosen = slices(by, overall)
     roles = Roles.of(system, None, None, None, weight)
@@ -105,7 +104,7 @@ def routing(
         ("cost", cost, number),
         ("extra", fallback_cost, number),
     ):
-        if isinstance(given, Real):
+        if isinstance(given, (int, float)):
             fixed[name] = _finite(float(given))
         else:
             inputs[name] = build(given)
