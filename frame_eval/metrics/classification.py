@@ -14,6 +14,7 @@ from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.confusion import (
     MATRIX,
     NO_LABELS,
+    ROWS,
     Averaging,
     Confusion,
     Score,
@@ -331,10 +332,18 @@ def _build(
     min_support: int,
     *,
     multilabel: bool,
+    label_of: Source | None,
 ) -> Metric:
     """A member of the family under one of the averages."""
     check_option("average", average, AVERAGES)
     check_option("zero_division", zero, (None, 0, 1))
+    if label_of is not None:
+        if average not in ("macro", "weighted") or multilabel:
+            raise EvalError(
+                "label_of= goes with average='macro' or 'weighted', and a row per label"
+            )
+        averaging = Averaging(average, labels, zero, min_support, ROWS)
+        return _of_label_rows(family, target, pred, label_of, positive, averaging)
     if multilabel:
         _check_lists(average, positive)
     if min_support and average not in ("macro", "weighted"):
@@ -349,6 +358,34 @@ def _build(
             f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
         )
     return _averaged(family, target, pred, average, labels, zero, min_support, lists=multilabel)
+
+
+def _four(c: Any) -> Any:
+    return {**_sums_tp_fp_fn(c), "tn": (1 - c.y) * (1 - c.p)}
+
+
+def _of_label_rows(
+    family: Family, target: Source, pred: Source, column: Source, positive: Any, average: Averaging
+) -> Metric:
+    """An average over labels that have a row each for every example."""
+    arguments = (family.score, average)
+    return Metric(
+        f"{average.kind}_{family.name}",
+        {
+            "label": category(column, column),
+            "y": label(target, positive),
+            "p": label(pred, positive),
+        },
+        _four,
+        partial(class_average, *arguments),
+        gradient=partial(class_average_gradient, *arguments),
+        cells=("label",),
+        counts=True,
+        note=partial(left_out, *arguments),
+        undefined=NO_LABELS,
+        better="higher",
+        bounds=(0, 1),
+    )
 
 
 def _check_lists(average: Average, positive: Any) -> None:
@@ -424,6 +461,7 @@ def precision(
     zero_division: float | None = None,
     min_support: int = 0,
     multilabel: bool = False,
+    label_of: Source | None = None,
 ) -> Metric:
     """The share of positive predictions that are right: tp / (tp + fp).
 
@@ -450,6 +488,9 @@ def precision(
         Whether both columns are lists of labels (repeats do not count; an empty list has none).
         ``"samples"`` is then the mean over rows, None has a row per label, ``labels`` are those
         that count, by default the ones that occur in the slice.
+    label_of
+        Of rows per (example, label) with 0/1 columns, the column that says which label a row is
+        about: ``"macro"`` and ``"weighted"`` are then averages over these labels.
 
     Returns
     -------
@@ -493,6 +534,7 @@ def precision(
         zero_division,
         min_support,
         multilabel=multilabel,
+        label_of=label_of,
     )
 
 
@@ -506,12 +548,13 @@ def recall(
     zero_division: float | None = None,
     min_support: int = 0,
     multilabel: bool = False,
+    label_of: Source | None = None,
 ) -> Metric:
     """The share of positives that are found: tp / (tp + fn). Also called sensitivity.
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel
+    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
         As for :func:`precision`.
 
     Returns
@@ -542,6 +585,7 @@ def recall(
         zero_division,
         min_support,
         multilabel=multilabel,
+        label_of=label_of,
     )
 
 
@@ -555,12 +599,13 @@ def specificity(
     zero_division: float | None = None,
     min_support: int = 0,
     multilabel: bool = False,
+    label_of: Source | None = None,
 ) -> Metric:
     """The share of negatives that are left alone: tn / (tn + fp).
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel
+    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
         As for :func:`precision`.
 
     Returns
@@ -593,6 +638,7 @@ def specificity(
         zero_division,
         min_support,
         multilabel=multilabel,
+        label_of=label_of,
     )
 
 
@@ -607,6 +653,7 @@ def fbeta(
     zero_division: float | None = None,
     min_support: int = 0,
     multilabel: bool = False,
+    label_of: Source | None = None,
 ) -> Metric:
     """The F score: (1 + b^2) tp / ((1 + b^2) tp + b^2 fn + fp) (van Rijsbergen 1979).
 
@@ -614,7 +661,7 @@ def fbeta(
     ----------
     beta
         How much more recall counts than precision; positive.
-    target, pred, average, positive, labels, zero_division, min_support, multilabel
+    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
         As for :func:`precision`.
 
     Returns
@@ -657,6 +704,7 @@ def fbeta(
         zero_division,
         min_support,
         multilabel=multilabel,
+        label_of=label_of,
     )
 
 
@@ -670,6 +718,7 @@ def f1(
     zero_division: float | None = None,
     min_support: int = 0,
     multilabel: bool = False,
+    label_of: Source | None = None,
 ) -> Metric:
     """The harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn).
 
@@ -678,7 +727,7 @@ def f1(
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel
+    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
         As for :func:`precision`.
 
     Returns
@@ -708,6 +757,7 @@ def f1(
         zero_division=zero_division,
         min_support=min_support,
         multilabel=multilabel,
+        label_of=label_of,
     )
 
 
@@ -721,6 +771,7 @@ def jaccard(
     zero_division: float | None = None,
     min_support: int = 0,
     multilabel: bool = False,
+    label_of: Source | None = None,
 ) -> Metric:
     """Intersection over union of labels and predictions: tp / (tp + fp + fn) (Jaccard 1912).
 
@@ -728,7 +779,7 @@ def jaccard(
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel
+    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
         As for :func:`precision`.
 
     Returns
@@ -768,6 +819,7 @@ def jaccard(
         zero_division,
         min_support,
         multilabel=multilabel,
+        label_of=label_of,
     )
 
 

@@ -151,11 +151,12 @@ class Margins(NamedTuple):
 
 class Layout(NamedTuple):
     """How cells tell what is label and prediction: ``margins`` of the classes, from their labels
-    asked for and the sums; and ``spread``, from derivatives by the margins to those by the cells.
+    asked for and the sums; and ``spread``, from derivatives by the margins (that by all rows for
+    each class) to those by the sums.
     """
 
     margins: Callable[[Sequence[Any] | None, Any], Margins]
-    spread: Callable[[Sequence[Any] | None, Score, Any], Array]
+    spread: Callable[[Sequence[Any] | None, Score, Any], dict[str, Array]]
 
 
 def _matrix_margins(labels: Sequence[Any] | None, s: Any) -> Margins:
@@ -172,13 +173,43 @@ def _matrix_margins(labels: Sequence[Any] | None, s: Any) -> Margins:
     return Margins(margins, classes, chosen, padded(rows))
 
 
-def _matrix_spread(_: Sequence[Any] | None, score: Score, s: Any) -> Array:
-    size = len(s.classes[0])
+def _matrix_spread(_: Sequence[Any] | None, score: Score, s: Any) -> dict[str, Array]:
+    size, by_n = len(s.classes[0]), score.by_n.sum(-1)
     value, diagonal, truth, predicted = (part[..., :size] for part in score[:4])
-    return _spread(Score(value, diagonal, truth, predicted, score.by_n), score.by_n)
+    return {"n": _spread(Score(value, diagonal, truth, predicted, by_n), by_n)}
 
 
 MATRIX = Layout(_matrix_margins, _matrix_spread)
+
+
+def _row_margins(labels: Sequence[Any] | None, s: Any) -> Margins:
+    """Of a cell for each label, with what its rows are."""
+    absent = [value for value in labels or () if value not in s.classes[0]]
+    classes = [*s.classes[0], *absent]
+    chosen = np.array([labels is None or value in labels for value in classes])
+    tp, fn, fp, tn, n = (
+        np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, len(absent))])
+        for values in (s.tp, s.fn, s.fp, s.tn, s.n)
+    )
+    rows = np.pad(s.rows, [(0, 0)] * (s.rows.ndim - 1) + [(0, len(absent))])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Weights have no scale: the share of the label, in rows.
+        support = np.where(n > 0, np.round((tp + fn) / n * rows), 0.0)
+    return Margins(Confusion(tp, tp + fn, tp + fp, tp + fn + fp + tn), classes, chosen, support)
+
+
+def _row_spread(_: Sequence[Any] | None, score: Score, s: Any) -> dict[str, Array]:
+    size = len(s.classes[0])
+    diagonal, truth, predicted, by_n = (part[..., :size] for part in score[1:])
+    return {
+        "tp": diagonal + truth + predicted + by_n,
+        "fn": truth + by_n,
+        "fp": predicted + by_n,
+        "tn": by_n,
+    }
+
+
+ROWS = Layout(_row_margins, _row_spread)
 
 
 class Averaged(NamedTuple):
@@ -231,8 +262,8 @@ def class_average_gradient(score: Any, average: Averaging, s: Any) -> Any:
         mean = (values * weights).sum(-1, keepdims=True)
         total = found.truth.sum(-1, keepdims=True)
         parts[1] = parts[1] + np.where(found.defined, (values - mean) / total, 0.0)
-    of_cells = Score(found.score.value, parts[0], parts[1], parts[2], parts[3].sum(-1))
-    return {"n": average.layout.spread(average.labels, of_cells, s)}
+    by_margins = Score(found.score.value, *parts)
+    return average.layout.spread(average.labels, by_margins, s)
 
 
 def _weighted(part: Array, weights: Array) -> Array:
@@ -282,9 +313,8 @@ def micro(score: Any, layout: Layout, labels: Any, s: Any) -> Array:
 
 def micro_gradient(score: Any, layout: Layout, labels: Any, s: Any) -> Any:
     pooled, chosen = _pooled(score, layout, labels, s)
-    by = [np.where(chosen, part, 0.0) for part in pooled[1:4]]
-    by_n = (pooled.by_n * chosen.sum(-1, keepdims=True))[..., 0]
-    return {"n": layout.spread(labels, Score(by[0], by[0], by[1], by[2], by_n), s)}
+    by = [np.where(chosen, part, 0.0) for part in pooled[1:]]
+    return layout.spread(labels, Score(by[0], *by), s)
 
 
 def _of_one(value: Any, s: Any) -> Confusion:

@@ -91,15 +91,15 @@ def _margins(asked: Sequence[Any] | None, s: Any) -> Margins:
     return Margins(confusion, sets.names, np.ones(size, bool), support)
 
 
-def _spread(asked: Sequence[Any] | None, score: Score, s: Any) -> Array:
+def _spread(asked: Sequence[Any] | None, score: Score, s: Any) -> dict[str, Array]:
     sets, size = Sets.of(asked, s.classes), np.shape(s.n)[-1]
-    slopes: Array = (
+    slopes = (
         sets.both.by_cell(score.by_diagonal, size)
         + sets.truth.by_cell(score.by_truth, size)
         + sets.predicted.by_cell(score.by_predicted, size)
-        + np.asarray(score.by_n)[..., None]
+        + score.by_n.sum(-1, keepdims=True)
     )
-    return slopes
+    return {"n": slopes}
 
 
 SETS = Layout(_margins, _spread)

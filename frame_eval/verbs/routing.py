@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
 from typing import Any, Literal
 
-import narwhals as nw
 import polars as pl
 
 from frame_eval.columns import By, Columns, Input, Source, flag, number, score, slices
@@ -94,7 +92,7 @@ def routing(
     check_option("missing", missing, ("raise", "drop"))
     check_points(points)
     check_level(level)
-    if isinstance(fallback, Real) and not 0 <= float(fallback) <= 1:
+    if isinstance(fallback, (int, float)) and not 0 <= fallback <= 1:
         raise EvalError(f"fallback={fallback!r} is neither a column nor an accuracy in [0, 1]")
     chosen = slices(by, overall)
     roles = Roles.of(system, None, None, None, weight)
@@ -106,10 +104,10 @@ def routing(
         ("cost", cost, number),
         ("extra", fallback_cost, number),
     ):
-        if isinstance(given, str | nw.Expr | pl.Expr):
-            inputs[name] = build(given)
-        else:
+        if isinstance(given, (int, float)):
             fixed[name] = _finite(float(given))
+        else:
+            inputs[name] = build(given)
     sums = partial(_sums, [name for name in inputs if name not in ("y", "s")])
     metric = Metric("routing", inputs, sums, sums, cells=("s",), ordered=True)
     found = reduce(frame, [metric], chosen, roles, missing=missing, moments=False)

@@ -188,6 +188,33 @@ def test_rows_of_labels_say_the_same():
     assert_allclose(macro, by_topic.mean(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("average", ["macro", "weighted"])
+@pytest.mark.parametrize("score", [*SCORES, "specificity", "jaccard"])
+@pytest.mark.parametrize("labels", [None, ["sea", "eel", "art"]])
+@pytest.mark.parametrize("options", [{}, {"weight": "w"}, {"cluster": "c"}])
+def test_averages_over_rows_of_labels(average, score, labels, options):
+    build = SCORES[score][0] if score in SCORES else getattr(fe, score)
+    flags = FRAME.with_row_index("id")
+    long = pl.concat(
+        [
+            flags.select("id", "w", "c", pl.col("y", "p").list.contains(t), topic=pl.lit(t))
+            for t in TOPICS
+        ]
+    )
+    if score == "specificity" and labels is not None:
+        labels = ["sea", "art"]  # a label without rows has no negatives, one in no list has all
+    least = 0 if "weight" in options else 20
+    given = {"average": average, "labels": labels, "min_support": least}
+    rows = build("y", "p", label_of="topic", **given)
+    found = one(long, rows, example="id", trial="topic", **options)
+    lists = one(FRAME, build("y", "p", multilabel=True, **given), **options)
+    assert_allclose(found["estimate"], lists["estimate"], rtol=1e-12)
+    assert_allclose(found["std_error"], lists["std_error"], rtol=0.02)
+    assert found["note"] == lists["note"]
+    numeric = one(long, replace(rows, gradient=None), example="id", trial="topic", **options)
+    assert_allclose(found["std_error"], numeric["std_error"], rtol=1e-6)
+
+
 def test_systems_are_compared_on_the_same_rows():
     first = FRAME.with_columns(m=pl.lit("a"), i=pl.int_range(pl.len()))
     second = first.with_columns(m=pl.lit("b"), p=pl.col("y").list.head(2))
@@ -302,6 +329,8 @@ def test_of_single_labels_it_is_multiclass(data):
         (lambda: fe.f1("y", "p", average="macro", positive="art", multilabel=True), "labels="),
         (lambda: fe.f1("y", "p", average="samples", labels=["art"]), "labels="),
         (lambda: fe.hamming_loss("y", "p", labels=["art"]), "multilabel=True"),
+        (lambda: fe.f1("y", "p", label_of="topic"), "label_of="),
+        (lambda: fe.f1("y", "p", average="macro", multilabel=True, label_of="t"), "label_of="),
         (lambda: fe.recall("y", "p", average="micro", min_support=3, multilabel=True), "min_"),
     ],
 )
