@@ -307,7 +307,10 @@ def _general_terms(
         elif table.moments is not None:
             squares = _moment_squares(table, part[place], influence)
         else:
-            squares = combined(part**2, place, table.plain) * _weights(table) ** 2
+            # A row counts in n and in one other sum at most: its square has a mixed part.
+            mixed = part * (part + 2 * part[:, :1])
+            mixed[:, 0] = part[:, 0] ** 2
+            squares = combined(mixed, place, table.plain) * _weights(table) ** 2
         size = table.plain[:, of] if metric.counts else table.rows
         terms.append(Term(influence, squares, table.sums[:, of], size))
         rest = set()

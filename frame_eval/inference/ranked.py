@@ -156,7 +156,11 @@ def _moments(terms: dict[str, Term], cells: Group) -> dict[str, Floats]:
         for row, (name, term) in zip(found, terms.items(), strict=True):
             slope = block.by_cell(term)
             influence = slope * block.by_cell(name)
-            row[:] = influence.sum(), np.abs(influence).sum(), _dot(slope, influence)
+            mixed = slope
+            if name != "n" and "n" in terms:
+                # A row counts in n and in one other sum: its square has a mixed part.
+                mixed = slope + 2 * block.by_cell(terms["n"])
+            row[:] = influence.sum(), np.abs(influence).sum(), _dot(mixed, influence)
         return found
 
     return dict(zip(terms, cells.added(of_block), strict=True)) if terms else {}

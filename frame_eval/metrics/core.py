@@ -135,7 +135,8 @@ class Metric:
         From the inputs (``c.y``) to the contributions of a row, by name; only ``+ - *`` and
         narwhals expressions. ``s.n``, the (weighted) number of rows, is always there.
     finish
-        From the sums (``s.tp``) to the value: arrays with any leading axes in, array out.
+        From the sums (``s.tp``) to the value: arrays with any leading axes in, array out. Several
+        threads may call it at once.
     cells
         Inputs that are extra group keys; ``finish`` sees a trailing axis for each.
     ordered
