@@ -325,9 +325,8 @@ class Order:
             raise EvalError(f"metric {metric.name!r}: the sum 'n' is the number of rows; rename it")
         taken = [name for name in asked if name in ("rows", "classes") or hasattr(Sums, name)]
         if taken:
-            raise EvalError(
-                f"metric {metric.name!r}: s.{taken[0]} of ordered cells is no sum of yours; rename it"
-            )
+            name = f"s.{taken[0]} of ordered cells is no sum of yours"
+            raise EvalError(f"metric {metric.name!r}: {name}; rename it")
         made = nw.from_native(kinds).with_columns(
             **{f"__fe_c_{name}": value for name, value in asked.items()}
         )
