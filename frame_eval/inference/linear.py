@@ -131,8 +131,13 @@ def scattered(place: Ints, values: Array, size: int) -> Floats:
     return np.bincount(place, values, size).astype(np.float64, copy=False)
 
 
-def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
-    """Estimate a metric in every group and linearise it there."""
+def linear(
+    metric: Metric, table: Table, slices: int, systems: int, *, errors: bool = True
+) -> Linear:
+    """Estimate a metric in every group and linearise it there.
+
+    Where no ``errors`` are asked for, influences of other metrics than proportions are 0.
+    """
     group = group_codes(table, systems)
     groups = slices * systems
     totals, place = _totals(metric, table, group, groups)
@@ -142,7 +147,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     alone = alone and table.times is None
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
-        share, terms = _terms(metric, table, totals, place, alone)
+        share, terms = _terms(metric, table, totals, place, alone, errors)
         samples = tuple(_sample(table, term, group, starts, groups, alone) for term in terms)
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
     rows = added(group, table.rows, groups)
@@ -222,12 +227,13 @@ class Term:
 
 
 def _terms(
-    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
+    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool, errors: bool
 ) -> tuple[Floats, list[Term]]:
     """The share of a proportion by group (else NaN), and the terms of the metric."""
     if metric.proportion is not None:
         return _proportion_term(metric, table, totals, place, alone)
-    return np.full(totals.groups, np.nan), _general_terms(metric, table, totals, place, alone)
+    terms = _general_terms(metric, table, totals, place, alone, errors)
+    return np.full(totals.groups, np.nan), terms
 
 
 def _proportion_term(
@@ -280,12 +286,14 @@ def gradients(metric: Metric, totals: Totals) -> Floats:
 
 
 def _general_terms(
-    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
+    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool, errors: bool
 ) -> list[Term]:
     names = totals.names
-    parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
-    gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
-    gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
+    gradient = np.zeros((len(totals.group), len(names)))
+    if errors:
+        parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
+        gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
+        gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
     samples = metric.samples or {"n": names}
     rest = set(names).difference(*samples.values())
     terms = []

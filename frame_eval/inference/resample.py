@@ -96,9 +96,9 @@ def _from_each(counts: Ints, strata: Ints) -> Draw:
 
 def _from_all(counts: Ints) -> Draw:
     """Draws from all units, by whichever way is faster for so many kinds of so many."""
-    if 4 * len(counts) > np.sqrt(counts.sum()):
-        return _by_poisson(counts)
     total = int(counts.sum())
+    if len(counts) ** 2 > total:
+        return _by_poisson(counts)
     return lambda rows, generator: generator.multinomial(total, counts / total, rows)
 
 

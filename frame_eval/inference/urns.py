@@ -21,7 +21,7 @@ from frame_eval.metrics.means import is_mean
 from frame_eval.table import Floats, Ints, Table, numbered, packed
 
 _LONGEST = 8  # neighbouring cells that are made one
-_NARROW = 4  # columns up to which a product waits for memory, not for arithmetic
+_NARROW, _TALL = 4, 100  # the shape of matrices whose products wait for memory
 _LONG = 2**13  # kinds of units from which on resamples are looked at one by one
 
 
@@ -236,11 +236,12 @@ class Additive(Urn):
 
 
 def _product(weights: Array, matrix: Floats) -> Floats:
-    """The matrix product of small integers with few columns, or with many."""
-    if matrix.shape[1] > _NARROW:
-        return np.asarray(weights @ matrix, float)
-    # Such a product is quick to read its weights; the threads of BLAS would wait for each other.
-    return np.asarray(np.einsum("rk,kc->rc", weights, matrix), float)
+    """The matrix product of small integers with sums."""
+    kinds, sums = matrix.shape
+    if sums <= _NARROW and kinds >= _TALL:
+        # Quick enough to wait for memory alone, where the threads of BLAS would wait for ours.
+        return np.asarray(np.einsum("rk,kc->rc", weights, matrix), float)
+    return np.asarray(weights @ matrix, float)
 
 
 def _ratio(sums: Floats) -> Floats:

@@ -71,8 +71,17 @@ def _few(s: Any) -> Any:
     return f"{rarer} row{'' if rarer == 1 else 's'} of the rarer class" if rarer < 20 else ""
 
 
+def _prevalence(s: Any) -> str:
+    total = float(s.total("n"))
+    return f"prevalence {float(s.total('pos')) / total:.3g}" if total else ""
+
+
 def _rough(_: Any) -> Any:
     return "not smooth: intervals by bootstrap only"
+
+
+def _rough_share(s: Any) -> Any:
+    return "; ".join(filter(None, (_prevalence(s), _rough(s))))
 
 
 def _flat(_: Any) -> Any:
@@ -80,6 +89,7 @@ def _flat(_: Any) -> Any:
 
 
 ROUGH: dict[str, Any] = {"smooth": False, "note": _rough, "gradient": _flat}
+ROUGH_SHARE = {**ROUGH, "note": _rough_share}
 
 
 def _auc_expression(c: Any) -> Any:
@@ -348,13 +358,9 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
 
 
 def _ap_note(s: Any) -> Any:
-    total = float(s.total("n"))
-    if not total:
-        return ""
-    positives = _rows_of(s.total("pos"), s)
-    prevalence = f"prevalence {float(s.total('pos')) / total:.3g}"
+    prevalence, positives = _prevalence(s), _rows_of(s.total("pos"), s)
     few = f"{positives} positives: biased, and optimistic"
-    return f"{prevalence}; {few}" if positives < 50 else prevalence
+    return f"{prevalence}; {few}" if prevalence and positives < 50 else prevalence
 
 
 def _ap_expression(c: Any) -> Any:
@@ -640,7 +646,7 @@ def precision_at_recall(
     -------
     Metric
         Called ``precision_at_recall(0.8)``, between 0 and 1. Without an interval: it is not
-        smooth. Null without positives.
+        smooth. ``note`` has the prevalence. Null without positives.
 
     Raises
     ------
@@ -662,7 +668,7 @@ def precision_at_recall(
         scores,
         positive,
         partial(_precision_at_recall, recall),
-        **ROUGH,
+        **ROUGH_SHARE,
         undefined=NO_POSITIVES,
     )
 
@@ -687,7 +693,8 @@ def recall_at_precision(
     -------
     Metric
         Called ``recall_at_precision(0.9)``, between 0 and 1. Without an interval: it is not
-        smooth. Null without positives, and where no threshold reaches the precision.
+        smooth. ``note`` has the prevalence. Null without positives, and where no threshold reaches
+        the precision.
 
     Raises
     ------
@@ -709,7 +716,7 @@ def recall_at_precision(
         scores,
         positive,
         partial(_recall_at_precision, precision),
-        **ROUGH,
+        **ROUGH_SHARE,
         undefined={
             **NO_POSITIVES,
             f"no threshold reaches precision {precision:g}": partial(_unreachable, precision),
@@ -776,6 +783,7 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     -------
     Metric
         Called ``precision@500``, between 0 and 1. Without an interval: the cut is not smooth.
+        ``note`` has the prevalence.
 
     Raises
     ------
@@ -790,7 +798,7 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     0.75
     """
     finish = partial(_precision_at_k, _check_k(k))
-    return of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH)
+    return of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH_SHARE)
 
 
 def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
@@ -814,8 +822,8 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
     Returns
     -------
     Metric
-        Called ``recall@500``, between 0 and 1. Without an interval: the cut is not smooth. Null
-        without positives.
+        Called ``recall@500``, between 0 and 1. Without an interval: the cut is not smooth.
+        ``note`` has the prevalence. Null without positives.
 
     Raises
     ------
@@ -835,7 +843,7 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
         scores,
         positive,
         partial(_recall_at_k, _check_k(k)),
-        **ROUGH,
+        **ROUGH_SHARE,
         undefined=NO_POSITIVES,
     )
 

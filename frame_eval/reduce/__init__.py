@@ -126,7 +126,7 @@ def side_by_side(
     if passes_of(prepared, [*prepared.groups, *examples], examples, 1 + len(metrics)) == 1:
         return None
     systems = list(prepared.systems.values())
-    there = collect_groups(prepared.frame.select(*systems).unique())
+    there = collect(prepared.frame.select(*systems).unique())
     known = codes(there, systems)[1]
     named = renamed(known, prepared.systems, prepared.dtypes)
     pairs = pairs_of(named)
@@ -232,7 +232,7 @@ def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
     repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect_groups(repeated.head(3))
+    first = collect_groups(repeated.head(3), len(keys))
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()

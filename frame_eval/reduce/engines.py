@@ -31,7 +31,7 @@ from frame_eval.running import current
 
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
 _AT_HAND = "POLARS_HOT_TABLE_SIZE"
-_GROUP = 1024  # bytes of memory for every group at hand
+_VALUE = 128  # bytes of memory for every value of a group at hand
 _SAMPLED = 16  # of how many parts one is counted
 
 
@@ -191,21 +191,23 @@ def collect(frame: nw.LazyFrame[Any], *, long: bool = False) -> pl.DataFrame:
     return result
 
 
-def collect_groups(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
-    """The groups of a frame that is read from elsewhere, in memory that grows with them alone."""
-    with _many_groups():
+def collect_groups(frame: nw.LazyFrame[Any], width: int) -> pl.DataFrame:
+    """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
+
+    They have keys and sums, so many together, on the way or in the end.
+    """
+    with _many_groups(current().most(_VALUE * width)):
         return collect(frame)
 
 
 @contextmanager
-def _many_groups() -> Iterator[None]:
-    """Have Polars hold as many groups at hand while it reads as the memory allows.
+def _many_groups(most: int) -> Iterator[None]:
+    """Have Polars hold as many groups at hand while it reads.
 
     Rows of other groups are put aside until all are read: memory and time then grow with the rows.
     """
     before = os.environ.get(_AT_HAND)
-    size = current().most(_GROUP)
-    os.environ[_AT_HAND] = str(1 << min(size.bit_length() - 1, 24))
+    os.environ[_AT_HAND] = str(1 << min(most.bit_length() - 1, 24))
     pl.Config.reload_env_vars()
     try:
         yield

@@ -75,7 +75,8 @@ def in_kinds(
     units = list(prepared.units.values())
     whole: pl.DataFrame | None = None
     for rows in parts_of(frame, units, prepared.passes, "sums of clusters"):
-        found = collect_groups(rows.group_by(keys).agg(*totals)).drop(units)
+        groups = rows.group_by(keys).agg(*totals)
+        found = collect_groups(groups, len(keys) + len(totals)).drop(units)
         found = found.with_columns(pl.lit(1.0).alias("__fe_times"))
         both = found if whole is None else pl.concat([whole, found])
         alike = pl.exclude("__fe_times")

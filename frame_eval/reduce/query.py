@@ -173,7 +173,7 @@ def _run(
         result = collect(frame.select(*keys, *totals), long=True)
     elif keys:
         groups = frame.group_by(keys).agg(*totals)
-        result = collect(groups) if resident else collect_groups(groups)
+        result = collect(groups) if resident else collect_groups(groups, len(keys) + len(totals))
     else:
         result = collect(frame.select(*totals))
     if not result.height or (not keys and not result["__fe_len"].item()):

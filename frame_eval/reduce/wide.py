@@ -115,7 +115,7 @@ def wide(
         groups = (
             examples.group_by(keys).agg(*sums.aliased) if keys else examples.select(*sums.aliased)
         )
-        frame = collect_groups(groups)
+        frame = collect_groups(groups, 2 * len(keys) + len(asked.made) + len(sums.made))
         frames.append(frame)
         _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
     whole = pl.concat(frames).with_columns(pl.col(found["both"]).alias("__fe_len"))

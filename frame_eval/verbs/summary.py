@@ -296,7 +296,7 @@ def _estimated(metric: Metric, table: Any, shape: tuple[int, int], errors: bool)
     if isinstance(table, Ranked):
         wanted = errors and (metric.smooth or metric.quantile is not None)
         return ranked(metric, table, *shape, errors=wanted)
-    return linear(metric, table, *shape)
+    return linear(metric, table, *shape, errors=errors)
 
 
 def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
