@@ -293,3 +293,17 @@ def test_numbers_told_apart_by_their_last_bits_are_not_taken_as_one():
     tied = np.repeat([1.0, 1.5, -3.0], 4)
     assert Score.of(np.append(tied, 0.1)).told_apart(8)
     assert not Score.of(np.append(tied, LAST)).told_apart(1)
+
+
+@pytest.mark.parametrize("name", ["rows", "classes", "total", "from_top"])
+def test_sums_can_not_be_called_what_cells_have_already(name):
+    metric = fe.Metric(
+        "mine",
+        {"s": fe.roc_auc("y", "s").made["s"], "x": "x"},
+        lambda c: {name: c.x},
+        lambda s: s.n.sum(),
+        cells=("s",),
+        ordered=True,
+    )
+    with pytest.raises(fe.EvalError, match=f"s.{name} of ordered cells is no sum of yours"):
+        pl.DataFrame({"s": [1.0, 2.0], "x": [1.0, 2.0]}).eval.summary(metric)

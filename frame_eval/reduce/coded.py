@@ -409,7 +409,7 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
         return None
     values = column.to_numpy() - low if low else column.to_numpy()
     there = np.zeros(high - low + 1, bool)
-    there[values] = True
+    put(there, values, True)
     distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(dtype)
     if not there.all():
         values = (np.cumsum(there) - 1)[values]

@@ -323,6 +323,10 @@ class Order:
         asked = dict(metric.sums(Sums(inputs)))
         if "n" in asked:
             raise EvalError(f"metric {metric.name!r}: the sum 'n' is the number of rows; rename it")
+        taken = [name for name in asked if name in ("rows", "classes") or hasattr(Sums, name)]
+        if taken:
+            name = f"s.{taken[0]} of ordered cells is no sum of yours"
+            raise EvalError(f"metric {metric.name!r}: {name}; rename it")
         made = nw.from_native(kinds).with_columns(
             **{f"__fe_c_{name}": value for name, value in asked.items()}
         )
