@@ -27,6 +27,11 @@ def classified(rows: int, slices: int, clusters: int) -> pl.DataFrame:
     )
 
 
+def tied(rows: int, slices: int, clusters: int) -> pl.DataFrame:
+    """The same with scores of three decimals, so that most are tied."""
+    return classified(rows, slices, clusters).with_columns(pl.col("score").round(3))
+
+
 def two_systems(examples: int, clusters: int) -> pl.DataFrame:
     """Two systems on the same examples, in random order."""
     rng = np.random.default_rng(1)

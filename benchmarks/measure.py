@@ -28,7 +28,8 @@ class Sides(NamedTuple):
 class Work:
     """What is measured; ``prepare`` makes the data, tiny if it is told so.
 
-    ``most`` is the target: seconds of ours, or with ``relative`` ours / peer.
+    ``most`` is the target: seconds of ours, or with ``relative`` ours / peer. Without the module
+    that the peer ``needs`` the work is left out.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Work:
     rounds: int = 7
     peer_rounds: int = 7
     memory: bool = True
+    needs: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import polars as pl
+from measure import Seconds
 
 
 def bare_counts(frame: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
@@ -87,6 +89,24 @@ def presorted_auc(frame: pl.DataFrame, resamples: int) -> Callable[[], Any]:
     return run
 
 
+def drawn_auc(frame: pl.DataFrame, resamples: int) -> Callable[[], Any]:
+    """How long roc_auc_score of scikit-learn takes for so many resamples, from 20 of them."""
+    from sklearn.metrics import roc_auc_score
+
+    label, score = frame["label"].to_numpy(), frame["score"].to_numpy()
+    few = 20
+
+    def run() -> Any:
+        rng = np.random.default_rng(0)
+        start = time.perf_counter()
+        for _ in range(few):
+            chosen = rng.integers(0, len(label), len(label))
+            roc_auc_score(label[chosen], score[chosen])
+        return Seconds((time.perf_counter() - start) * resamples / few)
+
+    return run
+
+
 def fairlearn_frame(frame: pl.DataFrame) -> Callable[[], Any]:
     """MetricFrame with the four metrics of scikit-learn."""
     from fairlearn.metrics import MetricFrame
@@ -157,21 +177,71 @@ def mcnemar_tests(frame: pl.DataFrame) -> Callable[[], Any]:
     return run
 
 
-def sklearn_auc(frame: pl.DataFrame, slices: bool) -> Callable[[], Any]:
-    """roc_auc_score of all rows, or slice after slice."""
-    from sklearn.metrics import roc_auc_score
+def sklearn_rankings(frame: pl.DataFrame) -> Callable[[], Any]:
+    """roc_auc_score and average_precision_score of all rows."""
+    from sklearn.metrics import average_precision_score, roc_auc_score
 
     label, score = frame["label"].to_numpy(), frame["score"].to_numpy()
-    if not slices:
-        return lambda: np.array([roc_auc_score(label, score)])
+    return lambda: [roc_auc_score(label, score), average_precision_score(label, score)]
+
+
+def sklearn_slices(frame: pl.DataFrame) -> Callable[[], Any]:
+    """AUC, F1 and accuracy by scikit-learn, slice after slice."""
+    from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
     def run() -> Any:
-        parts = frame.select("slice", "label", "score").partition_by("slice", as_dict=True)
-        return np.array(
-            [
-                roc_auc_score(parts[key]["label"].to_numpy(), parts[key]["score"].to_numpy())
-                for key in sorted(parts)
-            ]
-        )
+        parts = frame.select("slice", "label", "pred", "score").partition_by("slice", as_dict=True)
+        found = []
+        for key in sorted(parts):
+            label, pred, score = (
+                parts[key][name].to_numpy() for name in ("label", "pred", "score")
+            )
+            found += [roc_auc_score(label, score), f1_score(label, pred)]
+            found.append(accuracy_score(label, pred))
+        return np.array(found)
+
+    return run
+
+
+def polars_ds_rankings(frame: pl.DataFrame) -> Callable[[], Any]:
+    """AUC and average precision of all rows by the plugin of polars-ds."""
+    import polars_ds as pds
+
+    asked = pds.query_binary_metrics("label", "score").alias("found")
+
+    def run() -> Any:
+        found = frame.select(asked)["found"].struct.unnest()
+        return [found["roc_auc"][0], found["avg_precision"][0]]
+
+    return run
+
+
+def polars_ds_slices(frame: pl.DataFrame) -> Callable[[], Any]:
+    """AUC by the plugin of polars-ds, F1 and accuracy by Polars, in one group-by."""
+    import polars_ds as pds
+
+    y, p = pl.col("label"), pl.col("pred")
+    asked = [
+        pds.query_roc_auc("label", "score").alias("roc_auc"),
+        (2 * (y & p).sum() / (y.sum() + p.sum())).alias("f1"),
+        (y == p).mean().alias("accuracy"),
+    ]
+
+    def run() -> Any:
+        found = frame.group_by("slice").agg(asked).sort("slice")
+        return found.select("roc_auc", "f1", "accuracy").to_numpy().ravel()
+
+    return run
+
+
+def delong(frame: pl.DataFrame) -> Callable[[], Any]:
+    """AUC and its DeLong interval by confidenceinterval."""
+    from confidenceinterval import roc_auc_score
+
+    label, score = frame["label"].to_numpy().astype(int), frame["score"].to_numpy()
+
+    def run() -> Any:
+        estimate, limits = roc_auc_score(label, score)
+        return [estimate, (limits[1] - limits[0]) / 2 / 1.959963984540054]
 
     return run

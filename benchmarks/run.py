@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +91,9 @@ def main() -> None:
     text = ABOUT.format(machine=machine) + HEAD
     for work in WORKS:
         if options.only is not None and work.name not in options.only:
+            continue
+        if work.needs is not None and find_spec(work.needs) is None:
+            print(f"{work.name}: skipped, {work.needs} is not installed", file=sys.stderr)
             continue
         line = row(measured(work, options.short))
         print(line, end="", flush=True)

@@ -12,18 +12,23 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from data import classified, many_systems, two_systems, written
+from data import classified, many_systems, tied, two_systems, written
 from measure import Seconds, Sides, Work
 from peers import (
     bare_counts,
     bare_pairs,
     cluster_regressions,
+    delong,
+    drawn_auc,
     fairlearn_frame,
     mcnemar_tests,
+    polars_ds_rankings,
+    polars_ds_slices,
     presorted_auc,
     resampled_clusters,
     scipy_bootstrap,
-    sklearn_auc,
+    sklearn_rankings,
+    sklearn_slices,
 )
 
 import frame_eval as fe
@@ -123,17 +128,45 @@ def _all_pairs_by_repository(short: bool) -> Sides:
     )
 
 
-def _auc(slices: bool, clusters: bool, short: bool) -> Sides:
+RANKINGS = (fe.roc_auc("label", "score"), fe.average_precision("label", "score"))
+THREE = (RANKINGS[0], fe.f1("label", "pred"), fe.accuracy("label", "pred"))
+
+
+def _same_estimates(ours: pl.DataFrame, theirs: Any) -> bool:
+    return _same(ours["estimate"], theirs)
+
+
+def _rankings(peer: Any, interval: Any, short: bool) -> Sides:
     frame = classified(*_size(short))
-    metric = fe.roc_auc("label", "score")
     return Sides(
-        lambda: frame.eval.summary(
-            metric,
-            by="slice" if slices else None,
-            cluster="cluster" if clusters else None,
-        ),
-        sklearn_auc(frame, slices),
-        lambda ours, theirs: _same(ours["estimate"], theirs),
+        lambda: frame.eval.summary(*RANKINGS, interval=interval), peer(frame), _same_estimates
+    )
+
+
+def _ranked_slices(peer: Any, interval: Any, data: Any, short: bool) -> Sides:
+    frame = data(*_size(short))
+    return Sides(
+        lambda: frame.eval.summary(*THREE, by="slice", interval=interval),
+        peer(frame),
+        _same_estimates,
+    )
+
+
+def _clustered_rankings(short: bool) -> Sides:
+    frame = classified(*_size(short))
+    return Sides(
+        lambda: frame.eval.summary(*THREE, by="slice", cluster="cluster"),
+        lambda: frame.eval.summary(*THREE, by="slice"),
+        lambda ours, theirs: _same(ours["estimate"], theirs["estimate"]),
+    )
+
+
+def _delong(short: bool) -> Sides:
+    frame = classified(*((2_000, 2, 20) if short else (100_000, 2, 20)))
+    return Sides(
+        lambda: frame.eval.summary(*RANKINGS),
+        delong(frame),
+        lambda ours, theirs: _same(ours.select("estimate", "std_error").row(0), theirs),
     )
 
 
@@ -174,15 +207,15 @@ def _bootstrap_pair(distinct: bool, short: bool) -> Sides:
     )
 
 
-def _bootstrap_auc(short: bool) -> Sides:
+def _bootstrap_auc(presorted: bool, short: bool) -> Sides:
     frame = classified(*((2_000, 2, 20) if short else (100_000, 2, 20)))
     resamples = 200 if short else 1_000
     return Sides(
         lambda: frame.eval.summary(
             fe.roc_auc("label", "score"), interval="bootstrap", resamples=resamples
         ),
-        presorted_auc(frame, resamples),
-        lambda ours, theirs: short or _close(ours, theirs),
+        (presorted_auc if presorted else drawn_auc)(frame, resamples),
+        lambda ours, theirs: short or not presorted or _close(ours, theirs),
     )
 
 
@@ -315,10 +348,20 @@ WORKS = (
         "bootstrap auc",
         "1,000 replicates of roc_auc; 100,000 rows",
         "numpy, scores sorted once, a weighting at a time",
-        _bootstrap_auc,
+        partial(_bootstrap_auc, True),
         most=1 / 3,
         rounds=3,
         peer_rounds=2,
+    ),
+    Work(
+        "bootstrap auc, drawn",
+        "the same",
+        "scikit-learn roc_auc_score of drawn rows (20 replicates timed, the time scaled)",
+        partial(_bootstrap_auc, False),
+        most=1 / 50,
+        rounds=3,
+        peer_rounds=2,
+        memory=False,
     ),
     Work(
         "bca",
@@ -359,27 +402,98 @@ WORKS = (
         memory=False,
     ),
     Work(
-        "auc",
-        "roc_auc with DeLong errors; 10M rows, all scores distinct",
-        "scikit-learn roc_auc_score (no errors)",
-        partial(_auc, False, False),
-        rounds=1,
+        "rankings",
+        "roc_auc and average_precision; 10M rows, all scores distinct",
+        "polars-ds",
+        partial(_rankings, polars_ds_rankings, None),
+        most=1 / 5,
+        rounds=5,
+        peer_rounds=5,
+        needs="polars_ds",
+    ),
+    Work(
+        "rankings, scikit-learn",
+        "the same",
+        "scikit-learn",
+        partial(_rankings, sklearn_rankings, None),
+        most=1 / 20,
+        rounds=5,
         peer_rounds=1,
     ),
     Work(
-        "auc by slice",
-        "the same in 1,000 slices",
-        "scikit-learn roc_auc_score in a loop over slices",
-        partial(_auc, True, False),
-        rounds=1,
-        peer_rounds=1,
+        "rankings with intervals",
+        "the same with intervals (DeLong's errors for roc_auc)",
+        "polars-ds (no intervals)",
+        partial(_rankings, polars_ds_rankings, "auto"),
+        rounds=5,
+        peer_rounds=5,
+        needs="polars_ds",
     ),
     Work(
-        "auc by slice, clustered",
-        "the same with clustered errors, 10,000 clusters",
-        "scikit-learn roc_auc_score in a loop over slices",
-        partial(_auc, True, True),
-        rounds=1,
-        peer_rounds=1,
+        "delong",
+        "both with intervals; 100,000 rows",
+        "confidenceinterval (roc_auc alone)",
+        _delong,
+        most=1 / 20,
+        rounds=20,
+        peer_rounds=20,
+        needs="confidenceinterval",
+    ),
+    *(
+        Work(
+            f"ranked slices{name}",
+            f"roc_auc, F1 and accuracy{what}; 10M rows, 1,000 slices",
+            peer,
+            partial(_ranked_slices, calls, interval, data),
+            most=most,
+            rounds=5,
+            peer_rounds=rounds,
+            needs=needs,
+        )
+        for name, what, peer, calls, interval, data, most, rounds, needs in (
+            ("", "", "polars-ds", polars_ds_slices, None, classified, 1 / 3, 5, "polars_ds"),
+            (
+                ", tied",
+                ", tied scores",
+                "polars-ds",
+                polars_ds_slices,
+                None,
+                tied,
+                1 / 3,
+                5,
+                "polars_ds",
+            ),
+            (
+                ", scikit-learn",
+                "",
+                "scikit-learn in a loop over slices",
+                sklearn_slices,
+                None,
+                classified,
+                1 / 20,
+                1,
+                None,
+            ),
+            (
+                " with intervals",
+                " with intervals",
+                "polars-ds (no intervals)",
+                polars_ds_slices,
+                "auto",
+                classified,
+                None,
+                5,
+                "polars_ds",
+            ),
+        )
+    ),
+    Work(
+        "ranked slices, clustered",
+        "the same with clustered intervals, 10,000 clusters",
+        "ours without clusters",
+        _clustered_rankings,
+        most=3.0,
+        rounds=5,
+        peer_rounds=5,
     ),
 )

@@ -62,6 +62,7 @@ from frame_eval.metrics.scores import (
     recall_at_precision,
     roc_auc,
 )
+from frame_eval.metrics.selective import abstention, accuracy_at_coverage, aurc
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
@@ -69,6 +70,7 @@ from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.poststratify import poststratify
+from frame_eval.verbs.routing import routing
 from frame_eval.verbs.rules import Rule, rule
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.thresholds import bayes_threshold, best_threshold
@@ -83,8 +85,11 @@ __all__ = [
     "GuardFailed",
     "Metric",
     "Rule",
+    "abstention",
     "accuracy",
+    "accuracy_at_coverage",
     "assert_passed",
+    "aurc",
     "average_precision",
     "balanced_accuracy",
     "bayes_threshold",
@@ -146,6 +151,7 @@ __all__ = [
     "recall_at_precision",
     "rmse",
     "roc_auc",
+    "routing",
     "rule",
     "specificity",
     "summary",

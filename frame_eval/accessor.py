@@ -18,6 +18,7 @@ from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.poststratify import poststratify
+from frame_eval.verbs.routing import routing
 from frame_eval.verbs.summary import summary
 from frame_eval.verbs.thresholds import best_threshold
 from frame_eval.verbs.worst import worst
@@ -44,6 +45,7 @@ class Evaluation(Bound[R]):
     bootstrap = bootstrap
     confusion = confusion
     curve = curve
+    routing = routing
     best_threshold = best_threshold
     guard = guard
     assert_passed = assert_passed

@@ -32,8 +32,12 @@ Kind: TypeAlias = Literal[
     "total",
     "truth",
     "rank",
+    "class",
+    "top",
+    "labels",
 ]
-NUMERIC = ("number", "flag", "score", "probability", "bin", "total")
+NUMERIC = ("number", "flag", "score", "probability", "bin", "total", "top")
+OF_A_CLASS = ("truth", "rank", "class")
 # How far from 1 the probabilities of a row may sum: single precision, or rounded to four digits.
 TOTAL_ERROR = 1e-3
 
@@ -42,7 +46,8 @@ TOTAL_ERROR = 1e-3
 class Input:
     """One column that a metric reads, and what it is made into.
 
-    ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only. ``label``: 1 where the value
+    ``number``: Float64, NaN to null. ``flag``: the same, 0 or 1 only; where one of the ``others``
+    is 0 it is 0, and may be missing. ``label``: 1 where the value
     is ``positive``, else 0. ``equal``: 1 where the two sources agree, else 0. ``category``: a
     label kept as it is, as a cell key (``peer`` is the column that shares its classes).
     ``score``: a number used as an ordered cell key (infinities are legal). ``probability``: a
@@ -51,7 +56,9 @@ class Input:
 
     Of a label and ``others``, one column for each of the ``classes``: ``truth`` is the
     probability of the row's class, ``rank`` the number of classes that score as high as it or
-    higher. ``total`` is the sum of such columns, which has to be 1.
+    higher. ``total`` is the sum of such columns, which has to be 1, ``top`` the largest of them.
+    ``class`` is the position of a label among the ``classes``. ``labels`` are lists of labels, as
+    a cell key.
     """
 
     kind: Kind
@@ -86,15 +93,21 @@ class Input:
         if self.kind == "equal":
             left, right = _comparable(ns, exprs, types)
             return (left == right).cast(ns.Float64)
-        if self.kind == "category":
+        if self.kind in ("category", "labels"):
             return _comparable(ns, exprs, types)[0]
         if self.kind == "label" and self.positive is not None:
             return _is_class(ns, exprs[0], types[0], self.positive).cast(ns.Float64)
-        if self.kind in ("truth", "rank"):
+        if self.kind in OF_A_CLASS:
             classes = [_is_class(ns, exprs[0], types[0], value) for value in self.classes]
-            scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
+            scores: list[Any] = [float(k) for k in range(len(classes))]
+            if self.others:
+                scores = [_float(ns, *pair) for pair in zip(exprs[1:], types[1:], strict=True)]
             return _of_truth(ns, exprs[0], classes, scores, rank=self.kind == "rank")
-        value = summed([_float(ns, *pair) for pair in zip(exprs, types, strict=True)])
+        values = [_float(ns, *pair) for pair in zip(exprs, types, strict=True)]
+        if self.kind == "flag":
+            value = _where(ns, *values)
+        else:
+            value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
         if self.bins is not None:
             return _bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
@@ -108,11 +121,12 @@ class Input:
             return (value < 0.0) | (value > 1.0)
         if self.kind == "total":
             return (value - 1.0).abs() > TOTAL_ERROR
-        return value < 0.0 if self.kind in ("truth", "rank") else None
+        return value < 0.0 if self.kind in OF_A_CLASS else None
 
     def check_dtypes(self, names: Sequence[str], dtypes: Sequence[Any]) -> None:
         """Raise where a column's type can not serve, before anything is computed."""
         families = [_family(dtype) for dtype in dtypes]
+        _check_lists(self.kind, names, dtypes)
         numeric = ("integer", "float", "number", "boolean", "null")
         if "null" in families and self.kind not in NUMERIC:
             return
@@ -136,6 +150,17 @@ class Input:
             _check_class(value, "class ", names[0], families[0], dtypes[0])
 
 
+def _check_lists(kind: Kind, names: Sequence[str], dtypes: Sequence[Any]) -> None:
+    for name, dtype in zip(names, dtypes, strict=True):
+        listed = isinstance(dtype, (nw.List, nw.Array)) or dtype in (nw.List, nw.Array)
+        if kind == "labels" and not listed:
+            raise ColumnError(
+                f"column {name!r} is {dtype}, not lists of labels; leave out multilabel=True"
+            )
+        if kind in ("label", "equal", "category") and listed:
+            raise ColumnError(f"column {name!r} is {dtype}, lists of labels; say multilabel=True")
+
+
 def number(source: Source) -> Input:
     """A numeric column as Float64, NaN as missing.
 
@@ -145,13 +170,15 @@ def number(source: Source) -> Input:
     return Input("number", source)
 
 
-def flag(source: Source) -> Input:
+def flag(source: Source, where: Iterable[Source] = ()) -> Input:
     """A 0/1 or boolean column; other values raise.
 
-    >>> flag("correct").kind
-    'flag'
+    Where one of the flags ``where`` is 0 it is 0, whatever the column has.
+
+    >>> flag("correct", where=["answered"]).sources
+    ('correct', 'answered')
     """
-    return Input("flag", source)
+    return Input("flag", source, others=tuple(where))
 
 
 def label(source: Source, positive: Any = None) -> Input:
@@ -179,6 +206,15 @@ def category(source: Source, peer: Source) -> Input:
     'category'
     """
     return Input("category", source, peer)
+
+
+def labels(source: Source) -> Input:
+    """Lists of labels as a cell key: the order in a list and repeats do not matter.
+
+    >>> labels("topics").kind
+    'labels'
+    """
+    return Input("labels", source)
 
 
 def score(source: Source) -> Input:
@@ -226,6 +262,15 @@ def rank_of_truth(target: Source, columns: Mapping[Any, Source]) -> Input:
     return Input("rank", target, classes=tuple(columns), others=tuple(columns.values()))
 
 
+def member(target: Source, classes: Iterable[Any]) -> Input:
+    """The position of a label among the classes; other labels raise.
+
+    >>> member("gold", ["ham", "spam"]).classes
+    ('ham', 'spam')
+    """
+    return Input("class", target, classes=tuple(classes))
+
+
 def total(columns: Iterable[Source]) -> Input:
     """The sum of the probabilities of all classes; other sums than 1 raise.
 
@@ -234,6 +279,16 @@ def total(columns: Iterable[Source]) -> Input:
     """
     first, *others = columns
     return Input("total", first, others=tuple(others))
+
+
+def top(columns: Iterable[Source], bins: int | None = None) -> Input:
+    """The largest probability of a row; with ``bins`` which of so many of equal width it is in.
+
+    >>> top(["p_ham", "p_spam"], 15).bins
+    15
+    """
+    first, *others = columns
+    return Input("top", first, others=tuple(others), bins=bins)
 
 
 def as_input(value: Input | Source) -> Input:
@@ -295,6 +350,13 @@ def _float(ns: Any, expr: Any, family: str | None) -> Any:
     """A number as Float64, NaN as null."""
     value = expr.cast(ns.Float64)
     return value.fill_nan(None) if family in (None, "float", "number") else value
+
+
+def _where(ns: Any, value: Any, *flags: Any) -> Any:
+    """A value where no flag is 0, and 0 elsewhere."""
+    for flag in flags:
+        value = ns.when(flag == 0.0).then(0.0).otherwise(value)
+    return value
 
 
 def _is_class(ns: Any, expr: Any, family: str | None, value: Any) -> Any:

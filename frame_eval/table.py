@@ -179,7 +179,7 @@ class Part:
     def plain(self, name: str, rows: slice) -> Floats:
         """What rows contribute to a sum, without their weight; ``"rows"`` counts them too."""
         if name in ("n", "rows"):
-            return np.broadcast_to(1.0, rows.stop - rows.start)
+            return np.ones(rows.stop - rows.start)
         return self.given(name, rows)
 
     def sums(self, name: str, cells: slice) -> Floats:

@@ -1,28 +1,38 @@
-"""Work that can be done at the same time."""
+"""Work that can be done at the same time.
+
+numpy and Polars let go of the interpreter while they loop over their arrays.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
-T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _LARGE = 100_000  # rows that are worth a thread
 
 
-def concurrently(tasks: Sequence[Callable[[], T]], rows: int) -> list[T]:
-    """The results of some tasks about so many rows, side by side where the rows are many.
+def spread_out(
+    function: Callable[[Item], Result], items: Sequence[Item], least: int = 4
+) -> list[Result]:
+    """What a function makes of every item, on all cores, each with at least so many of them."""
+    workers = min(os.cpu_count() or 1, len(items) // least)
+    if workers < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(workers) as pool:
+        # Each thread ignores the floating point errors that its starter does.
+        started = [pool.submit(copy_context().run, function, item) for item in items]
+        return [found.result() for found in started]
 
-    numpy and Polars let go of the interpreter while they compute.
-    """
-    if rows < _LARGE or len(tasks) == 1:
-        return [task() for task in tasks]
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        # numpy's errstate is part of the context.
-        running = [pool.submit(copy_context().run, task) for task in tasks]
-        return [task.result() for task in running]
+
+def concurrently(tasks: Sequence[Callable[[], Result]], rows: int) -> list[Result]:
+    """The results of some tasks about so many rows, side by side where the rows are many."""
+    return spread_out(lambda task: task(), tasks, 1 if rows >= _LARGE else len(tasks))
 
 
 def halves(rows: int) -> list[slice]:

@@ -791,3 +791,34 @@ def test_threads_find_what_can_not_be(monkeypatch, rows, message) -> None:
         )
     with pytest.raises(fe.EvalError, match=message):
         bad.eval.compare(fe.rate("correct"), cluster="doc", **ROLES)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"method": "bootstrap"}, {"method": "wild", "cluster": "doc"}, {"simultaneous": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("metric", [fe.rate("correct"), fe.f1("label", "pred")], ids=str)
+def test_named_slices_without_rows_are_said_to_be_empty(metric, options) -> None:
+    by = fe.where(dear=fe.col("cost") > 1e9, all=fe.col("cost") >= 0)
+    found = FRAME.eval.compare(metric, by=by, **ROLES, **options)
+    none, every = found.rows(named=True)
+    assert (none["slice"], none["difference"], none["n"], none["note"]) == (
+        "dear",
+        None,
+        0,
+        "no rows",
+    )
+    whole = FRAME.eval.compare(metric, **ROLES, **options).row(0, named=True)
+    for name in ("difference", "p_value"):
+        assert every[name] == pytest.approx(whole[name], rel=1e-12)
+
+
+def test_conditions_on_answers_are_named_as_what_may_tear_pairs() -> None:
+    by = fe.where(sure=fe.col("score") > 0.7)
+    with pytest.raises(fe.EvalError, match="a condition is about the answer"):
+        FRAME.eval.compare(fe.rate("correct"), by=by, **ROLES)
+    found = FRAME.eval.compare(fe.rate("correct"), by=by, unmatched="drop", **ROLES)
+    sure = FRAME.filter(pl.col("score") > 0.7)
+    both = set(sure.filter(model="old")["id"]) & set(sure.filter(model="new")["id"])
+    assert found["n"].item() == len(both)

@@ -10,9 +10,10 @@ from sklearn.calibration import calibration_curve
 from statsmodels.stats.proportion import proportion_confint
 
 import frame_eval as fe
+from frame_eval.inference import curves
 
 RNG = np.random.default_rng(3)
-KINDS = ("roc", "pr", "det", "threshold", "gain", "risk_coverage", "reliability")
+KINDS = ("roc", "pr", "det", "threshold", "gain", "risk_coverage", "abstention", "reliability")
 
 
 def data(rows=300, digits=2, seed=0):
@@ -120,8 +121,99 @@ def test_bands_are_wilsons():
         for name, size in (("precision", kept.sum()), ("recall", y.sum())):
             band = proportion_confint(hits, size, 0.1, "wilson")
             assert_allclose([row[f"{name}_low"], row[f"{name}_high"]], band, rtol=1e-9, atol=1e-12)
-    weighted = FRAMES["tied"].eval.curve("pr", "y", "p", weight="w")
-    assert weighted["precision_low"].null_count() == weighted.height
+    moved = FRAMES["tied"].eval.curve("pr", "y", "p", at_prevalence=0.1, weight="w")
+    assert moved["precision_low"].null_count() == moved.height
+
+
+FLAGGED = "flagged"
+RATES = {
+    "recall": fe.recall("y", FLAGGED),
+    "tpr": fe.recall("y", FLAGGED),
+    "gain": fe.recall("y", FLAGGED),
+    "precision": fe.precision("y", FLAGGED),
+    "fpr": fe.fpr("y", FLAGGED),
+    "fnr": fe.fnr("y", FLAGGED),
+    "accuracy": fe.accuracy("y", FLAGGED),
+    "risk": fe.rate("wrong"),
+    "correct": fe.rate("both"),
+    "wrong": fe.rate("only_flagged"),
+    "abstained": fe.rate("unflagged"),
+}
+CURVES = {
+    "roc": ["fpr", "tpr"],
+    "det": ["fpr", "fnr"],
+    "pr": ["recall", "precision"],
+    "threshold": ["recall", "precision", "fpr", "accuracy"],
+    "gain": ["gain"],
+    "risk_coverage": ["risk"],
+    "abstention": ["correct", "wrong", "abstained"],
+}
+
+
+@pytest.mark.parametrize("kind", CURVES)
+@pytest.mark.parametrize(
+    "options",
+    [{"cluster": "c"}, {"weight": "w"}, {"cluster": "c", "weight": "w"}, {}],
+    ids=["clusters", "weights", "both", "neither"],
+)
+@pytest.mark.parametrize("block", [2_000_000, 50])
+def test_bands_are_the_intervals_of_a_summary(kind, options, block, monkeypatch):
+    monkeypatch.setattr(curves, "_ENTRIES", block)
+    frame = FRAMES["tied"][:120].with_columns(c=pl.int_range(pl.len()) // 3 % 25)
+    found = frame.eval.curve(kind, "y", "p", by="m", level=0.9, **options)
+    for row in found.iter_rows(named=True):
+        part = frame.filter(m=row["m"]).with_columns(flagged=pl.col("p") >= row["threshold"])
+        part = part.with_columns(
+            wrong=~pl.col("y"),
+            both=pl.col("flagged") & pl.col("y"),
+            only_flagged=pl.col("flagged") & ~pl.col("y"),
+            unflagged=~pl.col("flagged"),
+        )
+        for name in CURVES[kind]:
+            rows = part.filter("flagged") if name == "risk" else part
+            one = rows.eval.summary(RATES[name], level=0.9, **options).row(0, named=True)
+            wanted = [one["estimate"], one["ci_low"], one["ci_high"]]
+            band = [row[name], row[f"{name}_low"], row[f"{name}_high"]]
+            assert [value is None for value in band] == [value is None for value in wanted]
+            if one["estimate"] is not None:
+                assert_allclose(
+                    np.array(band, float), np.array(wanted, float), rtol=1e-9, atol=1e-12
+                )
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+@pytest.mark.parametrize("options", [{"cluster": "c"}, {"weight": "w"}])
+def test_bands_of_bins_are_the_intervals_of_a_summary(strategy, options):
+    frame = FRAMES["distinct"].with_columns(c=pl.int_range(pl.len()) % 20)
+    found = frame.eval.curve("reliability", "y", "p", bins=4, strategy=strategy, **options)
+    assert found.height == 4
+    for row in found.iter_rows(named=True):
+        low = (
+            pl.col("p") > row["bin_low"] if strategy == "uniform" else pl.col("p") >= row["bin_low"]
+        )
+        one = frame.filter(low, pl.col("p") <= row["bin_high"]).eval.summary(
+            fe.rate("y"), **options
+        )
+        wanted = one.select("estimate", "ci_low", "ci_high", "n").row(0)
+        band = [row[name] for name in ("observed", "observed_low", "observed_high", "n")]
+        assert_allclose(band, wanted, rtol=1e-9)
+
+
+def test_abstention_by_counting():
+    frame = FRAMES["tied"]
+    found = frame.eval.curve("abstention", "y", "p")
+    assert found.row(0, named=True)["accuracy"] is None
+    for row in found.iter_rows(named=True):
+        metrics = fe.abstention("y", fe.col("p") >= row["threshold"])
+        values = dict(frame.eval.summary(*metrics).select("metric", "estimate").rows())
+        expected = {
+            "coverage": values["coverage"],
+            "accuracy": values["selective_accuracy"],
+            "correct": values["correct"],
+            "wrong": values["wrong"],
+            "abstained": values["refused"],
+        }
+        assert {name: row[name] for name in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,9 +21,9 @@ LAYERS: list[tuple[str, list[str], list[str]]] = [
     ("errors", [], []),
     ("columns", ["errors"], ["polars", "pandas", "narwhals", "pyarrow", "numpy", "duckdb"]),
     ("metrics", ["metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
-    ("running", ["errors"], ["tqdm"]),
     ("threads", [], []),
     ("table", ["threads", "errors"], ["numpy", "polars"]),  # Polars sorts faster
+    ("running", ["errors"], ["tqdm"]),
     (
         "inference",
         ["inference", "table", "threads", "metrics", "running", "errors"],

@@ -4,12 +4,15 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import ks_2samp, rankdata
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 import frame_eval as fe
 from frame_eval.columns import Slices
+from frame_eval.inference import cells
 from frame_eval.inference.linear import linear
 from frame_eval.inference.ranked import ranked
-from frame_eval.reduce import Roles, reduce
+from frame_eval.reduce import Roles, keys, reduce
 from frame_eval.reduce.keys import Packed, Score, position, whole
 
 RNG = np.random.default_rng(0)
@@ -193,3 +196,100 @@ def test_a_missing_input_can_count_as_the_worst():
     frame = pl.DataFrame({"s": [1.0, 2.0, 3.0, 4.0], "x": [2.0, None, 4.0, 2.0]})
     row = frame.eval.summary(metric, missing="worst", interval=None).row(0, named=True)
     assert (row["estimate"], row["n"], row["missing"]) == (2.0, 4, 1)
+
+
+def _delong(y, s):
+    """The AUC and its error by placement values, from the table of all pairs."""
+    above = (s[y == 1][:, None] > s[y == 0]) + 0.5 * (s[y == 1][:, None] == s[y == 0])
+    variances = (above.mean(axis).var(ddof=1) / above.shape[1 - axis] for axis in (0, 1))
+    return above.mean(), np.sqrt(sum(variances))
+
+
+@pytest.fixture(params=[1, 7, 64], ids="blocks of {}".format)
+def _small_blocks(request, monkeypatch):
+    monkeypatch.setattr(cells, "BLOCK", request.param)
+    monkeypatch.setattr(keys, "_BLOCK", request.param)
+
+
+@pytest.mark.usefixtures("_small_blocks")
+@each_scores
+def test_blocks_of_any_size_agree_with_all_pairs_and_with_scikit_learn(scores):
+    """Ties, running sums and totals cross the blocks."""
+    rows = np.arange(300)
+    y, s = (rows % 3 == 0).astype(int), scores[:300]
+    weight = RNG.random(300) + 0.1
+    frame = pl.DataFrame({"y": y, "s": s, "w": weight, "e": rows})
+    auc, ap, ks = fe.roc_auc("y", "s"), fe.average_precision("y", "s"), fe.ks("y", "s")
+    finite = rankdata(s)  # in the same order, for those that know no infinity
+    found = frame.eval.summary(auc, ap, ks, fe.quantile("s", 0.4))
+    value, error = _delong(y, finite)
+    assert_allclose(found["estimate"][0], value, rtol=1e-13)
+    if error > 1e-9:
+        assert_allclose(found["std_error"][0], error, rtol=1e-11)
+    assert_allclose(found["estimate"][1], average_precision_score(y, finite), rtol=1e-12)
+    distance = ks_2samp(finite[y == 1], finite[y == 0], method="asymp").statistic
+    assert_allclose(found["estimate"][2], distance, rtol=1e-12)
+    alone = frame.eval.summary(auc, ap, cluster="e")
+    assert_allclose(
+        alone["std_error"].fill_null(0), found["std_error"][:2].fill_null(0), rtol=1e-10, atol=1e-14
+    )
+    weighted = frame.eval.summary(auc, ap, weight="w")["estimate"]
+    assert_allclose(weighted[0], roc_auc_score(y, finite, sample_weight=weight), rtol=1e-12)
+    expected = average_precision_score(y, finite, sample_weight=weight)
+    assert_allclose(weighted[1], expected, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("_small_blocks")
+@pytest.mark.parametrize("roles", OPTIONS.values(), ids=OPTIONS)
+def test_errors_do_not_depend_on_the_blocks(roles, monkeypatch):
+    """Against one block for all rows, by row and by unit."""
+    frame = pl.DataFrame(
+        {
+            "y": RNG.random(400) < 0.4,
+            "s": np.round(RNG.normal(size=400), 1),
+            "w": RNG.random(400) + 0.1,
+            "c": RNG.integers(0, 30, 400),
+        }
+    )
+    asked = [
+        fe.roc_auc("y", "s"),
+        fe.gini("y", "s"),
+        fe.average_precision("y", "s"),
+        fe.average_precision("y", "s", at_prevalence=0.1),
+        fe.partial_auc("y", "s", 0.2),
+        fe.quantile("s", 0.3),
+    ]
+    small = frame.eval.summary(*asked, **roles)
+    monkeypatch.setattr(cells, "BLOCK", 1 << 17)
+    whole = frame.eval.summary(*asked, **roles)
+    for name in ("estimate", "std_error", "ci_low", "ci_high"):
+        assert_allclose(small[name], whole[name], rtol=1e-10)
+
+
+LAST = np.nextafter(1.0, 2.0)
+WIDE = {
+    "distinct": RNG.normal(size=3000) * 10.0 ** RNG.integers(-9, 9, 3000),
+    "tied": RNG.choice(RNG.normal(size=40) * 1e-9 ** RNG.random(40), 3000),
+    "told apart by the last bit": RNG.choice([1.0, LAST, -1.0, 1e-300, -LAST], 3000),
+}
+
+
+@pytest.mark.parametrize("scores", WIDE.values(), ids=WIDE)
+@pytest.mark.parametrize("cluster", [None, "c"])
+def test_scores_of_all_bits_in_many_slices_stay_exact(scores, cluster):
+    """Slice, score and label need more than one word: 64 bits serve only where they tell all."""
+    group, y = np.arange(3000) % 100, RNG.random(3000) < 0.5
+    frame = pl.DataFrame({"g": group, "y": y, "s": scores, "c": np.arange(3000) % 300})
+    asked = fe.roc_auc("y", "s"), fe.quantile("s", 0.25)
+    found = frame.eval.summary(*asked, by="g", cluster=cluster)
+    for k in range(100):
+        part = found.filter(g=k)["estimate"]
+        inside = group == k
+        assert_allclose(part[0], roc_auc_score(y[inside], scores[inside]), rtol=1e-13)
+        assert part[1] == pytest.approx(np.quantile(scores[inside], 0.25), rel=1e-15)
+
+
+def test_numbers_told_apart_by_their_last_bits_are_not_taken_as_one():
+    tied = np.repeat([1.0, 1.5, -3.0], 4)
+    assert Score.of(np.append(tied, 0.1)).told_apart(8)
+    assert not Score.of(np.append(tied, LAST)).told_apart(1)

@@ -12,7 +12,7 @@ import scipy
 from frame_eval.errors import EvalError
 from frame_eval.inference.resample import Draws
 from frame_eval.inference.urns import Additive, Kinds, Urn, urn
-from frame_eval.metrics.core import Metric
+from frame_eval.metrics.core import Array, Metric
 from frame_eval.table import Floats, Ints
 
 Bootstrap: TypeAlias = Literal["bootstrap", "percentile", "basic", "bca", "studentized"]
@@ -100,7 +100,7 @@ def joint_replicates(
         urns.append([urn(one, [int(g)], merged=False) for g in wanted])
         members.append([np.unique(one.unit[one.group == g]) for g in wanted])
 
-    def values(weights: Floats) -> list[Floats]:
+    def values(weights: Array) -> list[Floats]:
         return [
             np.hstack([drawn.value(weights[:, m]) for drawn, m in zip(ours, chosen, strict=True)])
             for ours, chosen in zip(urns, members, strict=True)
@@ -199,7 +199,7 @@ def _studentized(
         )
     squares = (matrix[:, :, None] * matrix[:, None, :]).reshape(len(matrix), -1)
 
-    def error(weights: Floats, totals: Floats) -> Floats:
+    def error(weights: Array, totals: Floats) -> Floats:
         slope = _gradient(lambda t: drawn.of_totals(t) @ coefficients, totals)
         moments = (weights @ squares).reshape(len(weights), *slope.shape[1:], -1)
         variance = np.einsum("rd,rde,re->r", slope, moments, slope)
@@ -209,7 +209,7 @@ def _studentized(
     every = drawn.counts[None].astype(float)
     own = float(error(every, every @ matrix)[0])
 
-    def statistics(weights: Floats) -> Floats:
+    def statistics(weights: Array) -> Floats:
         totals = weights @ matrix
         with np.errstate(divide="ignore", invalid="ignore"):
             values = drawn.of_totals(totals) @ coefficients

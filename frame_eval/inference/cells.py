@@ -11,8 +11,9 @@ import numpy as np
 from frame_eval.inference.linear import scattered
 from frame_eval.metrics.core import Array, Sums, Term
 from frame_eval.table import Floats, Ints, Part, Ranked
+from frame_eval.threads import Result, spread_out
 
-BLOCK = 1 << 15  # rows that are worked on at once stay in the cache
+BLOCK = 1 << 17  # rows that are worked on at once: in the cache, and enough for a thread
 
 
 class Group:
@@ -55,32 +56,44 @@ class Group:
         """All cells, as the functions of a metric see them."""
         return _Whole(self)
 
-    @property
-    def blocks(self) -> Iterator[Block]:
-        """The cells, block by block."""
-        return (Block(self, number) for number in range(len(self.spans)))
+    @cached_property
+    def _first(self) -> Block:
+        return Block(self, 0)
+
+    def each(self, function: Callable[[Block, slice], Result]) -> list[Result]:
+        """What a function finds in each block and its span of cells."""
+        if len(self.spans) == 1:
+            return [function(self._first, self.span)]
+
+        def found(number: int) -> Result:
+            return function(Block(self, number), self.spans[number])
+
+        # The first one asks for all totals that the others need.
+        return [found(0), *spread_out(found, range(1, len(self.spans)))]
 
     def added(self, function: Callable[[Block], Any]) -> Any:
         """What a function finds in each block, added up."""
-        return sum(function(block) for block in self.blocks)
+        return sum(self.each(lambda c, _: function(c)))
 
     def joined(self, function: Callable[[Block, slice], Array]) -> Array:
-        """What a function finds in each block and its span of cells, one after the other."""
-        found = [function(*block) for block in zip(self.blocks, self.spans, strict=True)]
+        """What a function finds in each block and its span, one after the other."""
+        found = self.each(function)
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def totals(self, term: Term) -> Floats:
-        """The sum of a term over the cells of every block."""
+    def totals(self, term: Term) -> tuple[Any, Floats]:
+        """The sum of a term over all cells, and over those of every block."""
+        key: object
         if isinstance(term, str):
             # The same for all metrics of these cells.
-            known, key = self.part.totals, (self.position, term)
+            name = "rows" if term == "n" and self.part.weight is None else term
+            known, key = self.part.totals, (self.position, name)
         else:
             known, key = self._known, id(term)
         if key not in known:
-            found = np.array([block.by_cell(term).sum(-1) for block in self.blocks])
-            known[key] = found, term  # a term that is kept keeps its id
-        total: Floats = known[key][0]
-        return total
+            by_block = np.array(self.each(lambda c, _: c.by_cell(term).sum(-1)))
+            known[key] = by_block.sum(0), by_block, term  # a term that is kept keeps its id
+        total, by_block, _ = known[key]
+        return total, by_block
 
     def dot(self, left: Term, right: Term) -> Any:
         """The sum of a product of terms over all cells."""
@@ -118,7 +131,7 @@ class _Cells(Sums):
         return (self._group.part.score(first),)
 
     def total(self, term: Term) -> Any:
-        return self._group.totals(term).sum()
+        return self._group.totals(term)[0]
 
     def dot(self, left: Term, right: Term) -> Any:
         return self._group.dot(left, right)
@@ -148,14 +161,14 @@ class Block(_Cells):
 
     def from_bottom(self, term: Term) -> Array:
         found = super().from_bottom(term)
-        if self._number > 0:
-            found += self._group.totals(term)[: self._number].sum(0)[..., None]
+        if len(self._group.spans) > 1:
+            found += self._group.totals(term)[1][: self._number].sum(0)[..., None]
         return found
 
     def from_top(self, term: Term) -> Array:
         found = super().from_top(term)
-        if self._number < len(self._group.spans) - 1:
-            found += self._group.totals(term)[self._number + 1 :].sum(0)[..., None]
+        if len(self._group.spans) > 1:
+            found += self._group.totals(term)[1][self._number + 1 :].sum(0)[..., None]
         return found
 
 

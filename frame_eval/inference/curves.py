@@ -2,41 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from frame_eval.errors import EvalError
+from frame_eval.inference.intervals import intervals
+from frame_eval.inference.linear import group_codes, linear
 from frame_eval.inference.proportion import wilson
 from frame_eval.metrics.core import Sums
-from frame_eval.table import Floats
+from frame_eval.metrics.means import rate
+from frame_eval.table import Floats, Ints, Table
+
+_ENTRIES = 2_000_000  # units times thresholds that are worked on at once
+_SHARE = rate("share")
+
+
+class Counts(NamedTuple):
+    """What thresholds flag: positives and negatives, and how many there are of both in all."""
+
+    tp: Floats
+    fp: Floats
+    pos: Floats
+    neg: Floats
+
+
+Part: TypeAlias = "Callable[[Counts], Floats]"
+
+
+@dataclass(frozen=True)
+class Units:
+    """The rows behind the cells of a curve by unit, for bands of dependent or weighted rows.
+
+    ``parts`` has the positives and the negatives of every row of a table: their weights, their
+    numbers, and the squares of their weights. ``single`` units are rows with the same weight.
+    """
+
+    cell: Ints
+    unit: Ints
+    parts: Floats
+    single: bool
+    weighted: bool
+
+    @property
+    def size(self) -> int:
+        """The number of units."""
+        return int(self.unit.max(initial=0)) + 1
+
+    def added(self, place: Ints, points: int) -> Floats:
+        """The parts by point of the curve (-1: at none) and unit."""
+        there, size = place >= 0, points * self.size
+        key = place[there] * self.size + self.unit[there]
+        sums = [np.bincount(key, part[there], size) for part in self.parts]
+        return np.reshape(sums, (len(self.parts), points, self.size))
+
+    def flagged(self, at: Ints) -> Iterator[tuple[slice, Floats]]:
+        """Blocks of thresholds with the parts that each flags, which are the first ``at`` cells
+        from the top.
+        """
+        first = np.searchsorted(at, self.cell.max(initial=0) + 1 - self.cell)
+        before: Any = np.zeros((len(self.parts), 1, self.size))
+        step = max(1, _ENTRIES // self.size)
+        for start in range(0, len(at), step):
+            points = min(step, len(at) - start)
+            inside = (first >= start) & (first < start + points)
+            block = self.added(np.where(inside, first - start, -1), points)
+            block[:, :1] += before
+            block = np.cumsum(block, axis=1)
+            before = block[:, -1:]
+            yield slice(start, start + points), block
+
+    def limits(self, hits: Floats, trials: Floats, level: float) -> tuple[Floats, Floats]:
+        """The interval that a summary has for the share of hits, from both by point and unit.
+
+        Both have the weights, the numbers and the squares of the weights.
+        """
+        points = trials.shape[1]
+        point, unit = np.nonzero(trials[1] > 0)
+        (h, plain_h, square_h), (t, plain_t, square_t) = (
+            hits[:, point, unit],
+            trials[:, point, unit],
+        )
+        moments = None
+        if self.weighted and not self.single:
+            moments = np.empty((len(t), 2, 2))
+            moments[:, 0, 0] = square_t - t**2 / plain_t
+            moments[:, 1, 1] = square_h - h**2 / plain_t
+            moments[:, 0, 1] = moments[:, 1, 0] = square_h - t * h / plain_t
+        nothing = np.zeros(len(t), np.int64)
+        table = Table(
+            names=("n", "hits"),
+            slice=point,
+            system=nothing,
+            unit=unit,
+            cells=(),
+            classes=(),
+            rows=plain_t,
+            sums=np.stack([t, h], -1),
+            plain=np.stack([plain_t, plain_h], -1),
+            moments=moments,
+            missing=nothing.astype(float),
+            singles=self.single,
+            weighted=self.weighted,
+        )
+        found = linear(_SHARE, table, points, 1)
+        made = intervals(_SHARE, found, "auto", level, clustered=not self.single)
+        return made.low, made.high
+
+
+def by_group(table: Table, systems: int) -> Iterator[tuple[int, Sums, Units]]:
+    """Positives and negatives of every group (slice and system) by cell, and by unit."""
+    table = table.take(table.rows > 0)
+    code = group_codes(table, systems)
+    starts = np.flatnonzero(np.diff(code, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(code)], strict=True):
+        part = table.take(np.arange(start, stop))
+        cells, cell = np.unique(part.cells[0], return_inverse=True)
+        named = dict(zip(part.names, part.sums.T, strict=True))
+        sums = {name: np.bincount(cell, column) for name, column in named.items()}
+        sums["rows"] = np.bincount(cell, part.rows)
+        columns = [part.names.index(side) for side in ("pos", "neg")]
+        squares = part.plain
+        if part.moments is not None:
+            centred = np.diagonal(part.moments, axis1=1, axis2=2)
+            squares = centred + part.sums**2 / part.rows[:, None]
+        parts = [part.sums[:, columns], part.plain[:, columns], squares[:, columns]]
+        units = Units(
+            cell,
+            np.unique(part.unit, return_inverse=True)[1],
+            np.concatenate(parts, axis=1).T,
+            part.singles,
+            part.weighted,
+        )
+        yield int(code[start]), Sums(sums, (part.classes[0][cells],)), units
 
 
 @dataclass(frozen=True)
 class Flagged:
     """What thresholds flag, from an infinite one that flags nothing to the lowest score.
 
-    ``tp`` and ``fp`` are the positives and negatives at or above each threshold, ``n`` the rows.
-    With ``counted`` they are counts, which have bands.
+    ``tp`` and ``fp`` are the positives and negatives at or above each threshold, ``n`` the rows,
+    ``at`` the number of distinct scores. With ``counted`` they are counts of independent rows,
+    which have bands; others have them by their ``units``.
     """
 
     threshold: Floats
     tp: Floats
     fp: Floats
     n: Floats
+    at: Ints
     counted: bool
+    units: Units | None = None
 
     @classmethod
-    def of(cls, sums: Sums, *, counted: bool) -> Flagged:
+    def of(cls, sums: Sums, *, counted: bool, units: Units | None = None) -> Flagged:
         """From the positives, negatives and rows of each distinct score, in ascending order."""
 
         def flagged(values: Floats) -> Floats:
             return np.concatenate([[0.0], np.cumsum(values[::-1])])
 
         threshold = np.concatenate([[np.inf], sums.classes[0][::-1]])
-        return cls(threshold, flagged(sums.pos), flagged(sums.neg), flagged(sums.rows), counted)
+        tp, fp, n = (flagged(values) for values in (sums.pos, sums.neg, sums.rows))
+        return cls(threshold, tp, fp, n, np.arange(len(threshold)), counted, units)
 
     def at_prevalence(self, prevalence: float) -> Flagged:
         """As if positives were that share of the rows."""
@@ -46,6 +175,7 @@ class Flagged:
                 tp=self.tp / self.tp[-1] * prevalence,
                 fp=self.fp / self.fp[-1] * (1 - prevalence),
                 counted=False,
+                units=None,
             )
 
     def take(self, index: Any) -> Flagged:
@@ -56,6 +186,7 @@ class Flagged:
             tp=self.tp[index],
             fp=self.fp[index],
             n=self.n[index],
+            at=self.at[index],
         )
 
     def thinned(self, points: int | None) -> Flagged:
@@ -77,30 +208,79 @@ class Flagged:
         keep[[0, -1]] = True
         return self.take(keep)
 
-    def rate(self, name: str, part: Floats, whole: Any, level: float) -> dict[str, Floats]:
-        """A share of a count, and Wilson's interval for it; NaN without a count."""
-        whole = np.broadcast_to(np.asarray(whole, float), part.shape)
+    def rate(self, name: str, hits: Part, trials: Part, level: float) -> dict[str, Floats]:
+        """A share and its interval; NaN where there is nothing to be a share of."""
+        counts = Counts(self.tp, self.fp, self.tp[-1], self.fp[-1])
+        part, whole = hits(counts), np.broadcast_to(trials(counts), self.tp.shape)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(whole > 0, np.minimum(part / whole, 1.0), np.nan)
-            low, high = np.full((2, len(share)), np.nan)
+        low, high = self._limits(hits, trials, share, whole, level)
+        return {name: share, f"{name}_low": low, f"{name}_high": high}
+
+    def _limits(
+        self, hits: Part, trials: Part, share: Floats, whole: Floats, level: float
+    ) -> tuple[Floats, Floats]:
+        low, high = np.full((2, len(share)), np.nan)
+        if self.units is None:
             there = (whole > 0) & self.counted
             low[there], high[there] = wilson(share[there], whole[there], level)
-        return {name: share, f"{name}_low": low, f"{name}_high": high}
+            return low, high
+        total = self.units.added(np.zeros_like(self.units.unit), 1)
+        for points, block in self.units.flagged(self.at):
+            counts = Counts(block[0::2], block[1::2], total[0::2], total[1::2])
+            of = hits(counts), np.broadcast_to(trials(counts), block[0::2].shape)
+            low[points], high[points] = self.units.limits(*of, level)
+        return low, high
+
+
+def _tp(c: Counts) -> Floats:
+    return c.tp
+
+
+def _fp(c: Counts) -> Floats:
+    return c.fp
+
+
+def _fn(c: Counts) -> Floats:
+    return c.pos - c.tp
+
+
+def _pos(c: Counts) -> Floats:
+    return c.pos
+
+
+def _neg(c: Counts) -> Floats:
+    return c.neg
+
+
+def _flagged(c: Counts) -> Floats:
+    return c.tp + c.fp
+
+
+def _unflagged(c: Counts) -> Floats:
+    return c.pos + c.neg - c.tp - c.fp
+
+
+def _right(c: Counts) -> Floats:
+    return c.tp + c.neg - c.fp
+
+
+def _all(c: Counts) -> Floats:
+    return c.pos + c.neg
 
 
 def _roc(f: Flagged, level: float) -> dict[str, Floats]:
-    return {**f.rate("fpr", f.fp, f.fp[-1], level), **f.rate("tpr", f.tp, f.tp[-1], level)}
+    return {**f.rate("fpr", _fp, _neg, level), **f.rate("tpr", _tp, _pos, level)}
 
 
 def _det(f: Flagged, level: float) -> dict[str, Floats]:
-    missed = f.tp[-1] - f.tp
-    return {**f.rate("fpr", f.fp, f.fp[-1], level), **f.rate("fnr", missed, f.tp[-1], level)}
+    return {**f.rate("fpr", _fp, _neg, level), **f.rate("fnr", _fn, _pos, level)}
 
 
 def _pr(f: Flagged, level: float) -> dict[str, Floats]:
     return {
-        **f.rate("recall", f.tp, f.tp[-1], level),
-        **f.rate("precision", f.tp, f.tp + f.fp, level),
+        **f.rate("recall", _tp, _pos, level),
+        **f.rate("precision", _tp, _flagged, level),
     }
 
 
@@ -114,26 +294,38 @@ def _threshold(f: Flagged, level: float) -> dict[str, Floats]:
         "fn": fn,
         "tn": tn,
         **_pr(f, level),
-        **f.rate("fpr", f.fp, f.fp[-1], level),
-        **f.rate("accuracy", f.tp + tn, f.tp[-1] + f.fp[-1], level),
+        **f.rate("fpr", _fp, _neg, level),
+        **f.rate("accuracy", _right, _all, level),
         "f1": f1,
     }
 
 
-def _gain(f: Flagged, level: float) -> dict[str, Floats]:
+def _share_flagged(f: Flagged) -> Floats:
     flagged = f.tp + f.fp
-    gain = f.rate("gain", f.tp, f.tp[-1], level)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = flagged / flagged[-1]
+        share: Floats = flagged / flagged[-1]
+    return share
+
+
+def _gain(f: Flagged, level: float) -> dict[str, Floats]:
+    gain, share = f.rate("gain", _tp, _pos, level), _share_flagged(f)
+    with np.errstate(divide="ignore", invalid="ignore"):
         lift = gain["gain"] / share
     return {"share": share, **gain, "lift": lift}
 
 
 def _risk_coverage(f: Flagged, level: float) -> dict[str, Floats]:
-    kept = f.tp + f.fp
-    with np.errstate(divide="ignore", invalid="ignore"):
-        coverage = kept / kept[-1]
-    return {"coverage": coverage, **f.rate("risk", f.fp, kept, level)}
+    return {"coverage": _share_flagged(f), **f.rate("risk", _fp, _flagged, level)}
+
+
+def _abstention(f: Flagged, level: float) -> dict[str, Floats]:
+    return {
+        "coverage": _share_flagged(f),
+        **f.rate("correct", _tp, _all, level),
+        **f.rate("wrong", _fp, _all, level),
+        **f.rate("abstained", _unflagged, _all, level),
+        **f.rate("accuracy", _tp, _flagged, level),
+    }
 
 
 CURVES: dict[str, Callable[[Flagged, float], dict[str, Floats]]] = {
@@ -143,6 +335,7 @@ CURVES: dict[str, Callable[[Flagged, float], dict[str, Floats]]] = {
     "threshold": _threshold,
     "gain": _gain,
     "risk_coverage": _risk_coverage,
+    "abstention": _abstention,
 }
 # Where flagging nothing is no point of the curve: a precision or risk of no rows.
 WITHOUT_NOTHING = ("pr", "risk_coverage")
@@ -156,8 +349,42 @@ def points_of(kind: str, flagged: Flagged, points: int | None, level: float) -> 
     return {"threshold": thinned.threshold, **CURVES[kind](thinned, level), "n": thinned.n}
 
 
+def routed(
+    sums: Sums, fixed: Mapping[str, float], points: int | None, level: float, *, counted: bool
+) -> dict[str, Floats]:
+    """Accuracy and mean cost where the rows under a threshold go to a fallback.
+
+    ``other`` are the rows that the fallback has right, ``cost`` is paid for every row and ``extra``
+    for those that are handed on: sums by cell, or ``fixed`` for every row.
+    """
+    f = Flagged.of(sums, counted=counted).thinned(points)
+    kept, whole = f.tp + f.fp, f.tp[-1] + f.fp[-1]
+
+    def by_cell(name: str) -> Floats:
+        return sums.n * fixed[name] if name in fixed else getattr(sums, name)  # type: ignore[no-any-return]
+
+    def handed_on(name: str) -> Floats:
+        return np.concatenate([[0.0], np.cumsum(by_cell(name))])[::-1][f.at]
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        accuracy, among_kept = (f.tp + handed_on("other")) / whole, f.tp / kept
+    low, high = np.full((2, len(kept)), np.nan)
+    if counted:
+        low, high = wilson(accuracy, whole, level)
+    return {
+        "threshold": f.threshold,
+        "handed_on": 1.0 - kept / whole,
+        "accuracy": accuracy,
+        "accuracy_low": low,
+        "accuracy_high": high,
+        "accuracy_kept": among_kept,
+        "cost": (by_cell("cost").sum() + handed_on("extra")) / whole,
+        "n": f.n,
+    }
+
+
 def reliability(
-    sums: Sums, bins: int, strategy: str, level: float, *, counted: bool
+    sums: Sums, bins: int, strategy: str, level: float, *, counted: bool, units: Units | None
 ) -> dict[str, Floats]:
     """Mean probability and share of positives by bin, of the bins that have rows.
 
@@ -183,8 +410,14 @@ def reliability(
         low, high = code[starts] / bins, (code[starts] + 1) / bins
     else:
         low, high = p[starts], p[np.append(starts[1:], len(p)) - 1]
-    flagged = Flagged(high, pos, neg, rows, counted)
     with np.errstate(divide="ignore", invalid="ignore"):
-        predicted = mass / (pos + neg)
-    observed = flagged.rate("observed", pos, pos + neg, level)
+        predicted, share = mass / (pos + neg), pos / (pos + neg)
+    lower, upper = np.full((2, len(share)), np.nan)
+    if units is not None:
+        place = np.cumsum(np.diff(code, prepend=code[0]) > 0)[units.cell]
+        parts = units.added(place, len(share))
+        lower, upper = units.limits(parts[0::2], parts[0::2] + parts[1::2], level)
+    elif counted:
+        lower, upper = wilson(share, pos + neg, level)
+    observed = {"observed": share, "observed_low": lower, "observed_high": upper}
     return {"bin_low": low, "bin_high": high, "predicted": predicted, **observed, "n": rows}

@@ -161,7 +161,7 @@ def _proportion(
     effective = np.where(adjusted, effective, n)
     size = np.where(adjusted, star, n)
     low, high = proportion.INTERVALS[method](p, size, level)
-    error = np.where(adjusted, np.sqrt(variance.value), plain)
+    error = np.where(adjusted & np.isfinite(p), np.sqrt(variance.value), plain)
     one = adjusted & (clusters < 2)
     low, high, error = (np.where(one, np.nan, value) for value in (low, high, error))
     proportion_map: Any = metric.proportion

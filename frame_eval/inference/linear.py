@@ -83,11 +83,13 @@ class Totals:
         parts = [np.repeat(index, np.size(sums.n) // len(index)) for index, sums in self.blocks]
         return np.concatenate(parts)
 
-    def apply(self, function: Any, default: Any = np.nan) -> Any:
-        """A function of the sums as an array by group."""
+    def apply(self, function: Any, default: Any = np.nan, where: Any = True) -> Any:
+        """A function of the sums as an array by group; at least of the groups that are wanted."""
         result = np.full(self.groups, default, dtype=object if default == "" else float)
+        wanted = np.broadcast_to(where, self.groups)
         for index, sums in self.blocks:
-            result[index] = function(sums)
+            if wanted[index].any():
+                result[index] = function(sums)
         return result
 
 
@@ -129,8 +131,13 @@ def scattered(place: Ints, values: Array, size: int) -> Floats:
     return np.bincount(place, values, size).astype(np.float64, copy=False)
 
 
-def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
-    """Estimate a metric in every group and linearise it there."""
+def linear(
+    metric: Metric, table: Table, slices: int, systems: int, *, errors: bool = True
+) -> Linear:
+    """Estimate a metric in every group and linearise it there.
+
+    Where no ``errors`` are asked for, influences of other metrics than proportions are 0.
+    """
     group = group_codes(table, systems)
     groups = slices * systems
     totals, place = _totals(metric, table, group, groups)
@@ -140,7 +147,7 @@ def linear(metric: Metric, table: Table, slices: int, systems: int) -> Linear:
     alone = alone and table.times is None
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
-        share, terms = _terms(metric, table, totals, place, alone)
+        share, terms = _terms(metric, table, totals, place, alone, errors)
         samples = tuple(_sample(table, term, group, starts, groups, alone) for term in terms)
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
     rows = added(group, table.rows, groups)
@@ -220,12 +227,13 @@ class Term:
 
 
 def _terms(
-    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
+    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool, errors: bool
 ) -> tuple[Floats, list[Term]]:
     """The share of a proportion by group (else NaN), and the terms of the metric."""
     if metric.proportion is not None:
         return _proportion_term(metric, table, totals, place, alone)
-    return np.full(totals.groups, np.nan), _general_terms(metric, table, totals, place, alone)
+    terms = _general_terms(metric, table, totals, place, alone, errors)
+    return np.full(totals.groups, np.nan), terms
 
 
 def _proportion_term(
@@ -278,12 +286,14 @@ def gradients(metric: Metric, totals: Totals) -> Floats:
 
 
 def _general_terms(
-    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool
+    metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool, errors: bool
 ) -> list[Term]:
     names = totals.names
-    parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
-    gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
-    gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
+    gradient = np.zeros((len(totals.group), len(names)))
+    if errors:
+        parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
+        gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
+        gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
     samples = metric.samples or {"n": names}
     rest = set(names).difference(*samples.values())
     terms = []
@@ -356,7 +366,7 @@ def central_differences(
             for sign in (1.0, -1.0):
                 moved = values[name].copy()
                 moved[at] = value + sign * step
-                sides.append(finish(Sums({**values, name: moved}, sums.classes)))
+                sides.append(finish(Sums({"rows": sums.rows, **values, name: moved}, sums.classes)))
             result[(*at, j)] = (sides[0] - sides[1]) / (2 * step)
     return result
 
@@ -382,19 +392,22 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
             np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )
     unit_group = group[starts]
-    share = denominator / spread(added(unit_group, denominator, groups), unit_group)
+    whole = added(unit_group, denominator, groups)
+    share = denominator / spread(np.where(whole == 0, 1.0, whole), unit_group)
     none = np.zeros(groups)
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)
         return Sample(influence, term.squares, each, np.ones(len(size)), size, none)
-    times = np.ones(1) if table.times is None else table.times
-    count: Floats = np.where(size > 0, times, 0.0)
+    count = (size > 0).astype(float)
     if alone:
         return Sample(influence, term.squares, share, size, count, none)
     between = np.where(size > 0, influence**2 / size, 0.0)
     within = added(group, term.squares, groups) - added(unit_group, between, groups)
-    squares = influence**2 / times
-    return Sample(influence, squares, share / times, size / times, count, np.maximum(within, 0.0))
+    within = np.maximum(within, 0.0)
+    if table.times is not None:
+        share, size, count = share / table.times, size / table.times, count * table.times
+        return Sample(influence, influence**2 / table.times, share, size, count, within)
+    return Sample(influence, influence**2, share, size, count, within)
 
 
 def _centred(gradient: Floats, table: Table, totals: Totals, place: Ints) -> Floats:

@@ -40,11 +40,12 @@ def margins(difference: Floats, limits: Limits, margin: float, *, sign: float) -
 def _p_above(difference: Floats, limits: Limits, at: float) -> Floats:
     """The p-value of the hypothesis that the true difference is at most ``at``."""
     inside = difference > at
-    tail = np.where(
-        inside,
-        _tail_at(lambda level: ~(limits(level)[0] >= at), len(difference)),
-        _tail_at(lambda level: ~(limits(level)[1] <= at), len(difference)),
-    )
+
+    def reached(level: Floats) -> Any:
+        low, high = limits(level)
+        return ~np.where(inside, low >= at, high <= at)
+
+    tail = _tail_at(reached, len(difference))
     p = np.where(inside, tail / 2, 1 - tail / 2)
     return np.where(_made(limits, difference), p, np.nan)
 

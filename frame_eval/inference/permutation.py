@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import scipy
 
-from frame_eval.inference.resample import Draws, block_size
+from frame_eval.inference.resample import Draw, Draws, coins
 from frame_eval.inference.urns import Urn
+from frame_eval.metrics.core import Array
 from frame_eval.table import Floats, Ints
 
-_ENUMERABLE = 2**17
+_ENUMERABLE = 17  # the log of how many ways
 
 
 def paired_permutation(drawn: Urn, draws: Draws) -> tuple[float, bool]:
@@ -24,23 +25,18 @@ def paired_permutation(drawn: Urn, draws: Draws) -> tuple[float, bool]:
     exchanged = drawn.exchangeable()
     counts = drawn.counts
 
-    def differences(swaps: Floats) -> Floats:
+    def differences(swaps: Array) -> Floats:
         values = exchanged(swaps)
         return np.asarray(values[:, 0] - values[:, 1], float)
 
     observed = float(differences(np.zeros((1, len(counts))))[0])
-    if float(np.prod(counts + 1.0)) <= _ENUMERABLE:
+    if np.log2(counts + 1.0).sum() <= _ENUMERABLE:
         ways = _all_ways(counts)
         weight = np.exp(_log_ways(counts, ways) - counts.sum() * np.log(2))
         return _two_sided([(differences(ways), weight)], observed, 0.0), True
-    generator = np.random.default_rng(draws.seed)
-    size = block_size(len(counts))
-    blocks = (
-        generator.binomial(counts, 0.5, (min(size, draws.resamples - start), len(counts)))
-        for start in range(0, draws.resamples, size)
-    )
-    sampled = ((differences(block.astype(float)), np.ones(len(block))) for block in blocks)
-    return _two_sided(sampled, observed, 1.0), False
+    exchange = _exchange(counts)
+    sampled = draws.blocks(lambda *of: differences(exchange(*of)), len(counts))
+    return _two_sided([(values, np.ones(len(values))) for values in sampled], observed, 1.0), False
 
 
 def unpaired_permutation(drawn: Urn, first: Ints, draws: Draws) -> tuple[float, bool]:
@@ -51,36 +47,49 @@ def unpaired_permutation(drawn: Urn, first: Ints, draws: Draws) -> tuple[float, 
     """
     counts, taken = drawn.counts, int(first.sum())
 
-    def differences(weights: Floats) -> Floats:
+    def differences(weights: Array) -> Floats:
         return (drawn.value(weights) - drawn.value(counts - weights))[:, 0]
 
     observed = float(differences(first[None].astype(float))[0])
-    if float(np.prod(counts + 1.0)) <= _ENUMERABLE:
+    if np.log2(counts + 1.0).sum() <= _ENUMERABLE:
         ways = _all_ways(counts)
         ways = ways[ways.sum(1) == taken]
         logs = _log_ways(counts, ways)
         weight = np.exp(logs - logs.max())
         return _twice_the_tail([(differences(ways), weight)], observed, 0.0), True
-    sampled = ((differences(w), np.ones(len(w))) for w in _dealt(counts, taken, draws))
-    return _twice_the_tail(sampled, observed, 1.0), False
+    deal = _deal(counts, taken)
+    sampled = draws.blocks(lambda *of: differences(deal(*of)), int(counts.sum()))
+    weighted = [(values, np.ones(len(values))) for values in sampled]
+    return _twice_the_tail(weighted, observed, 1.0), False
 
 
-def _dealt(counts: Ints, taken: int, draws: Draws) -> Iterator[Floats]:
+def _exchange(counts: Ints) -> Draw:
+    """How many units of each kind have their systems the other way round: each by a coin."""
+    many = np.flatnonzero(counts > 1)
+
+    def draw(rows: int, generator: np.random.Generator) -> Array:
+        swaps = coins(rows, len(counts), generator)
+        if len(many):
+            swaps = swaps.astype(np.int64)
+            swaps[:, many] = generator.binomial(counts[many], 0.5, (rows, len(many)))
+        return swaps
+
+    return draw
+
+
+def _deal(counts: Ints, taken: int) -> Draw:
     """How many of each kind are among ``taken`` units, drawn without replacement."""
-    generator = np.random.default_rng(draws.seed)
     total = int(counts.sum())
-    size = block_size(total)
     kind = np.repeat(np.arange(len(counts)), counts)
-    for start in range(0, draws.resamples, size):
-        rows = min(size, draws.resamples - start)
+
+    def draw(rows: int, generator: np.random.Generator) -> Array:
         if len(counts) * 15 <= total:
-            dealt = generator.multivariate_hypergeometric(counts, taken, rows, method="marginals")
-            yield dealt.astype(float)
-            continue
+            return generator.multivariate_hypergeometric(counts, taken, rows, method="marginals")
         order = np.argpartition(generator.random((rows, total)), max(taken - 1, 0), axis=1)
         place = kind[order[:, :taken]] + np.arange(rows)[:, None] * len(counts)
-        dealt = np.bincount(place.ravel(), minlength=rows * len(counts))
-        yield dealt.reshape(rows, -1).astype(float)
+        return np.bincount(place.ravel(), minlength=rows * len(counts)).reshape(rows, -1)
+
+    return draw
 
 
 def _all_ways(counts: Ints) -> Floats:

@@ -46,7 +46,7 @@ def ranked(
                 found.append(_samples(metric, table, cells))
                 count = np.sum([row[4] for row in found[-1]], axis=0)
                 clusters[group] = np.minimum(count, rows[group] if table.alike else 1).sum()
-            blocks.append((np.array([group]), cells.sums))
+            blocks.append((np.array([group]), Group(cells.part, cells.position).sums))
     index = np.array([group[0] for group, _ in blocks], np.int64)
     return Linear(
         estimate=np.where(np.isfinite(estimate), estimate, np.nan),

@@ -7,19 +7,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import scipy
 
+from frame_eval.metrics.core import Array
 from frame_eval.table import Floats, Ints
 
 T = TypeVar("T")
-Draw: TypeAlias = "Callable[[int, np.random.Generator], Floats]"
+Draw: TypeAlias = "Callable[[int, np.random.Generator], Array]"
 
 _BLOCK = 2**19  # weights that are held at once, by each thread
 _MOST = 8  # threads that are worth their memory
-_SPARE = 3  # standard deviations by which independent counts fall short of the units
+_SPARE = 2  # standard deviations by which independent counts fall short of the units
 
 
 @dataclass(frozen=True)
@@ -34,33 +35,32 @@ class Draws:
     seed: int
 
     def each(
-        self, function: Callable[[Floats], T], counts: Ints, strata: Ints | None = None
+        self, function: Callable[[Array], T], counts: Ints, strata: Ints | None = None
     ) -> list[T]:
         """What a function makes of every block of resamples, in order.
 
-        A block is an array of resamples x kinds: how often each kind of unit is drawn, with
-        replacement. ``counts`` says how many units of each kind there are (at least one). As many
-        units are drawn as there are, within each of the ``strata`` (codes by kind) where they are
-        given. The function is called from several threads; every block has a generator of its own,
-        so that it does not matter which of them works on it.
+        A block is an array of resamples x kinds, of small integers: how often each kind of unit is
+        drawn, with replacement. ``counts`` says how many units of each kind there are (at least
+        one). As many units are drawn as there are, within each of the ``strata`` (codes by kind)
+        where they are given. The function is called from several threads; every block has a
+        generator of its own, so that it does not matter which of them works on it.
         """
         draw = _from_all(counts) if strata is None else _from_each(counts, strata)
-        size = block_size(len(counts))
+        return self.blocks(lambda rows, generator: function(draw(rows, generator)), len(counts))
+
+    def blocks(self, work: Callable[[int, np.random.Generator], T], width: int) -> list[T]:
+        """The results of work on so many resamples at once, in order, for rows of some width."""
+        size = max(1, _BLOCK // max(width, 1))
 
         def block(number: int) -> T:
             seed = np.random.SeedSequence(self.seed, spawn_key=(number,))
             rows = min(size, self.resamples - number * size)
-            return function(draw(rows, np.random.default_rng(seed)))
+            return work(rows, np.random.default_rng(seed))
 
         return in_threads(block, -(-self.resamples // size))
 
 
 DRAWS = Draws(9999, 0)
-
-
-def block_size(kinds: int) -> int:
-    """How many resamples of so many kinds of units are worked on at once."""
-    return max(1, _BLOCK // max(kinds, 1))
 
 
 def in_threads(work: Callable[[int], T], count: int) -> list[T]:
@@ -74,13 +74,19 @@ def in_threads(work: Callable[[int], T], count: int) -> list[T]:
         return list(threads.map(work, range(count)))
 
 
+def coins(rows: int, count: int, generator: np.random.Generator) -> Array:
+    """So many fair coins in every row: 0 or 1, a random bit each."""
+    words = generator.bit_generator.random_raw(rows * count // 64 + 1)
+    return np.unpackbits(words.view(np.uint8), count=rows * count).reshape(rows, count)
+
+
 def _from_each(counts: Ints, strata: Ints) -> Draw:
     """Draws within each stratum."""
     members = [np.flatnonzero(strata == code) for code in np.unique(strata)]
     draws = [_from_all(counts[chosen]) for chosen in members]
 
-    def draw(rows: int, generator: np.random.Generator) -> Floats:
-        weights = np.empty((rows, len(counts)))
+    def draw(rows: int, generator: np.random.Generator) -> Array:
+        weights = np.empty((rows, len(counts)), np.int64)
         for chosen, within in zip(members, draws, strict=True):
             weights[:, chosen] = within(rows, generator)
         return weights
@@ -90,10 +96,10 @@ def _from_each(counts: Ints, strata: Ints) -> Draw:
 
 def _from_all(counts: Ints) -> Draw:
     """Draws from all units, by whichever way is faster for so many kinds of so many."""
-    if 4 * len(counts) > np.sqrt(counts.sum()):
-        return _by_poisson(counts)
     total = int(counts.sum())
-    return lambda rows, generator: generator.multinomial(total, counts / total, rows).astype(float)
+    if len(counts) ** 2 > total:
+        return _by_poisson(counts)
+    return lambda rows, generator: generator.multinomial(total, counts / total, rows)
 
 
 def _by_poisson(counts: Ints) -> Draw:
@@ -105,60 +111,57 @@ def _by_poisson(counts: Ints) -> Draw:
     """
     total, kinds = int(counts.sum()), len(counts)
     share = max(0.0, 1 - _SPARE / np.sqrt(total))
-    # Kinds that have a law in common are drawn together.
+    # Kinds that have a law in common are looked up together, by 16 random bits each.
     order = np.argsort(counts, kind="stable")
-    sizes, starts = np.unique(counts[order], return_index=True)
-    laws = list(zip(sizes.tolist(), starts, [*starts[1:], kinds], strict=True))
     place = np.argsort(order)
+    sizes, starts, law_of = np.unique(counts[order], return_index=True, return_inverse=True)
+    firsts, laws, tables = zip(*(_poisson(size * share) for size in sizes.tolist()), strict=True)
+    small = np.min_scalar_type(max(int(table.max()) for table in tables) + 100)
+    spans = list(zip((t.astype(small) for t in tables), starts, [*starts[1:], kinds], strict=True))
+    lengths = np.array([len(law) for law in laws])
+    ends = np.cumsum(lengths)
+    edges = np.concatenate([number + law for number, law in enumerate(laws)])
     kind_of = np.repeat(np.arange(kinds), counts)
 
-    def independent(rows: int, generator: np.random.Generator) -> Floats:
-        weights = np.empty((rows, kinds))
-        for size, a, b in laws:
-            drawn = _poissons(size * share, rows * (b - a), generator)
-            weights[:, a:b] = drawn.reshape(rows, b - a)
-        return weights if len(laws) == 1 else np.take(weights, place, axis=1)
+    def independent(rows: int, generator: np.random.Generator) -> Array:
+        words = generator.bit_generator.random_raw(rows * kinds // 4 + 1)
+        code = words.view(np.uint16)[: rows * kinds].reshape(rows, kinds)
+        drawn = np.empty((rows, kinds), small)
+        for table, a, b in spans:
+            drawn[:, a:b] = table.take(code[:, a:b])
+        # The few codes that straddle two counts take more bits.
+        torn = np.flatnonzero(drawn == np.iinfo(small).max)
+        law = law_of[torn % kinds]
+        exact = (code.reshape(-1)[torn] + generator.random(len(torn))) / 2**16
+        found = np.minimum(np.searchsorted(edges, law + exact, side="right"), ends[law] - 1)
+        drawn.reshape(-1)[torn] = found - (ends - lengths - firsts)[law]
+        return drawn if len(spans) == 1 else np.take(drawn, place, axis=1)
 
-    def draw(rows: int, generator: np.random.Generator) -> Floats:
+    def draw(rows: int, generator: np.random.Generator) -> Array:
         weights = independent(rows, generator)
-        missing = total - weights.sum(1)
+        missing = total - weights.sum(1, dtype=np.int64)
         while len(over := np.flatnonzero(missing < 0)):
             weights[over] = independent(len(over), generator)
-            missing[over] = total - weights[over].sum(1)
-        times = missing.astype(np.int64)
-        more = kind_of[generator.integers(0, total, times.sum())]
-        more += np.repeat(np.arange(rows) * kinds, times)
-        np.add.at(weights.reshape(-1), more, 1.0)
+            missing[over] = total - weights[over].sum(1, dtype=np.int64)
+        more = kind_of[generator.integers(0, total, missing.sum())]
+        more += np.repeat(np.arange(rows) * kinds, missing)
+        np.add.at(weights.reshape(-1), more, small.type(1))  # of one type: many times faster
         return weights
 
     return draw
 
 
-def _poissons(mean: float, size: int, generator: np.random.Generator) -> Any:
-    """Independent Poisson counts, looked up by 16 random bits each.
-
-    The few codes that straddle two counts take more bits.
-    """
-    first, law, table = _poisson(mean)
-    code = generator.bit_generator.random_raw(size // 4 + 1).view(np.uint16)[:size]
-    drawn = table.take(code)
-    torn = np.flatnonzero(drawn == np.iinfo(drawn.dtype).max)
-    exact = (code[torn] + generator.random(len(torn))) / 2**16
-    drawn[torn] = first + np.searchsorted(law, exact, side="right")
-    return drawn
-
-
 @lru_cache(maxsize=1024)
-def _poisson(mean: float) -> tuple[int, Floats, Any]:
+def _poisson(mean: float) -> tuple[int, Floats, Ints]:
     """The smallest count, the law from there on, and the count of every code of 16 bits.
 
-    A code that does not say which of two counts it is has the largest number that there is.
+    A code that does not say which of two counts it is has -1.
     """
     wide = 12 * np.sqrt(mean)
     counts = np.arange(max(0, int(mean - wide)), int(mean + wide) + 30)
-    law = scipy.special.pdtr(counts, mean)
+    law: Floats = np.asarray(scipy.special.pdtr(counts, mean), float)
     edges = law * 2**16
-    table = np.repeat(counts, np.diff(np.ceil(edges).astype(np.int64), prepend=0))
-    table = table.astype(np.min_scalar_type(counts[-1] + 1))
-    table[edges[edges < 2**16].astype(np.int64)] = np.iinfo(table.dtype).max
+    codes = np.ceil(edges).astype(np.int64)
+    table: Ints = np.repeat(counts, codes - np.append(0, codes[:-1]))
+    table[edges[edges < 2**16].astype(np.int64)] = -1
     return int(counts[0]), law, table

@@ -6,14 +6,14 @@ which, were all true differences nothing, no member would be found in so many of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
 from frame_eval.inference.linear import Linear, scattered
-from frame_eval.inference.resample import Draws, block_size
+from frame_eval.inference.resample import Draws, coins
 from frame_eval.inference.variance import cr2
 from frame_eval.table import Floats
 
@@ -74,15 +74,11 @@ def joint_family(parts: Sequence[tuple[Floats, Floats, Floats]], draws: Draws) -
     """
     largest = np.zeros(draws.resamples)
     for influence, share, df in parts:
-        for start, block in _confidences(influence, share, df, draws):
-            part = largest[start : start + len(block)]
-            np.maximum(part, block, out=part)
+        np.maximum(largest, _confidences(influence, share, df, draws), out=largest)
     return Family(sum(len(df) for _, _, df in parts), np.sort(largest))
 
 
-def _confidences(
-    influence: Floats, share: Floats, df: Floats, draws: Draws
-) -> Iterator[tuple[int, Floats]]:
+def _confidences(influence: Floats, share: Floats, df: Floats, draws: Draws) -> Floats:
     """The largest of one minus the p-values of all columns, by draws."""
     usable = np.flatnonzero(np.isfinite(df))
     influence, share, df = influence[:, usable], share[:, usable], df[usable]
@@ -90,14 +86,19 @@ def _confidences(
     fixed = (stretch * influence**2).sum(0)
     lean = stretch * share * influence
     spread = (stretch * share**2).sum(0)
-    for start, signs in _signs(len(influence), draws):
+
+    def largest(rows: int, generator: np.random.Generator) -> Floats:
+        signs = 2.0 * coins(rows, len(influence), generator) - 1.0
         total = signs @ influence
         # Sum of a (v psi - w total)^2, as v^2 is 1.
         variance = fixed - 2 * total * (signs @ lean) + total**2 * spread
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.abs(total) / np.sqrt(np.maximum(variance, 0.0))
         p = 2 * scipy.special.stdtr(df, -np.nan_to_num(t, nan=0.0, posinf=np.inf))
-        yield start, np.max(1 - p, axis=1, initial=0.0)
+        most: Floats = np.max(1 - p, axis=1, initial=0.0)
+        return most
+
+    return np.concatenate(draws.blocks(largest, sum(influence.shape)))
 
 
 def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
@@ -109,14 +110,3 @@ def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
     share = np.mean([sample.share for sample in found.samples], axis=0)
     of_influence, of_share = (scattered(at, values, size) for values in (influence, share))
     return of_influence.reshape(units, groups), of_share.reshape(units, groups)
-
-
-def _signs(units: int, draws: Draws) -> Iterator[tuple[int, Floats]]:
-    """Blocks of random signs, draws x units, with the number of the first."""
-    generator = np.random.default_rng(draws.seed)
-    size = block_size(units)
-    for start in range(0, draws.resamples, size):
-        rows = min(size, draws.resamples - start)
-        words = np.frombuffer(generator.bytes(rows * ((units + 7) // 8)), np.uint8)
-        bits = np.unpackbits(words.reshape(rows, -1), axis=1, count=units)
-        yield start, np.asarray(bits * 2.0 - 1.0, np.float64)

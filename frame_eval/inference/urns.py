@@ -16,11 +16,13 @@ from frame_eval.inference.linear import (
     scattered,
 )
 from frame_eval.inference.resample import Draws
-from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.metrics.means import is_mean
 from frame_eval.table import Floats, Ints, Table, numbered, packed
 
 _LONGEST = 8  # neighbouring cells that are made one
+_NARROW, _TALL = 4, 100  # the shape of matrices whose products wait for memory
+_LONG = 2**13  # kinds of units from which on resamples are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Urn:
     counts: Ints
     strata: Ints | None
 
-    def value(self, weights: Floats) -> Floats:
+    def value(self, weights: Array) -> Floats:
         """The statistic of every group (columns) under each row of weights of the kinds."""
         raise NotImplementedError
 
@@ -198,9 +200,9 @@ class Additive(Urn):
         self.matrix, self.counts, self.strata = np.asfortranarray(matrix), counts, strata
         self.shape, self.finish = shape, finish
 
-    def value(self, weights: Floats) -> Floats:
+    def value(self, weights: Array) -> Floats:
         """The statistic of every group (columns) under each row of weights of the kinds."""
-        return self.of_totals(weights @ self.matrix)
+        return self.of_totals(_product(weights, self.matrix))
 
     def of_totals(self, totals: Floats) -> Floats:
         """The statistic of every group (columns) for rows of sums."""
@@ -216,8 +218,8 @@ class Additive(Urn):
         """From how many units of each kind exchange their two groups to the statistic of both."""
         total = self.counts @ self.matrix
         other = self.matrix.reshape(len(self.counts), 2, -1)[:, ::-1].reshape(self.matrix.shape)
-        change = other - self.matrix
-        return lambda swaps: self.of_totals(total + swaps @ change)
+        change = np.asfortranarray(other - self.matrix)
+        return lambda swaps: self.of_totals(total + _product(swaps, change))
 
     def combined(self, coefficients: Floats) -> tuple[Urn, Floats]:
         """The urn of a linear combination of groups that are shares of the same rows.
@@ -231,6 +233,15 @@ class Additive(Urn):
             return self, coefficients
         both = np.stack([over @ coefficients, under[:, 0]], -1)
         return Additive(*_merged(both, self.counts, self.strata), (1, 2), _ratio), np.ones(1)
+
+
+def _product(weights: Array, matrix: Floats) -> Floats:
+    """The matrix product of small integers with sums."""
+    kinds, sums = matrix.shape
+    if sums <= _NARROW and kinds >= _TALL:
+        # Quick enough to wait for memory alone, where the threads of BLAS would wait for ours.
+        return np.asarray(np.einsum("rk,kc->rc", weights, matrix), float)
+    return np.asarray(weights @ matrix, float)
 
 
 def _ratio(sums: Floats) -> Floats:
@@ -283,45 +294,37 @@ class Ranked(Urn):
         for number in range(parts):
             chosen = np.flatnonzero(part == number)
             order = chosen[np.argsort(kinds.cell[chosen], kind="stable")]
-            cell = kinds.cell[order]
-            starts = np.flatnonzero(np.diff(cell, prepend=-1))
-            self.parts.append((unit[order], kinds.vectors[order], starts, cell[starts]))
+            self.parts.append(_Part(kinds, unit[order], order, len(self.counts)))
 
-    def value(self, weights: Floats) -> Floats:
+    def value(self, weights: Array) -> Floats:
         """The statistic of every group (columns) under each row of weights of the kinds."""
         values = np.full((len(weights), len(self.parts)), np.nan)
-        for part, (unit, vectors, starts, cell) in enumerate(self.parts):
-            if len(unit):
-                sums = self._sums(weights, unit, vectors, starts, cell)
+        # Long rows one by one stay in the cache, and numpy lets other threads run meanwhile.
+        blocks = list(weights) if weights.shape[1] > _LONG else [weights]
+        for number, part in enumerate(self.parts):
+            if len(part.unit):
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    values[:, part] = self.kinds.metric.finish(sums)
+                    found = [self.kinds.metric.finish(part.sums(block)) for block in blocks]
+                values[:, number] = np.hstack(found)
         return np.where(np.isfinite(values), values, np.nan)
-
-    def _sums(self, weights: Floats, unit: Ints, vectors: Floats, starts: Ints, cell: Ints) -> Sums:
-        whole = len(unit) == weights.shape[1] and bool((np.diff(unit) == 1).all())
-        drawn = weights if whole else weights[:, unit]
-        columns = dict(zip(self.kinds.names, vectors.T, strict=True))
-        return _Drawn(drawn, columns, starts, (self.kinds.classes[0][cell],))
 
     def jackknife(self) -> Floats:
         """The statistic without one unit of each kind, to first order: one pass, no n^2."""
-        every = self.counts[None].astype(float)
-        values = np.repeat(self.value(every), len(self.counts), axis=0)
-        metric = self.kinds.metric
-        for part, (unit, vectors, starts, cell) in enumerate(self.parts):
-            if not len(unit):
+        every = self.counts.astype(float)
+        values = np.repeat(self.value(every[None]), len(every), axis=0)
+        metric, names = self.kinds.metric, self.kinds.names
+        for number, part in enumerate(self.parts):
+            if not len(part.unit):
                 continue
-            sums = self._sums(every, unit, vectors, starts, cell)
+            sums = part.sums(every)
             if metric.gradient is None:
-                names = self.kinds.names
-                slopes = central_differences(metric.finish, names, sums, metric.cells)[0].T
+                slopes = central_differences(metric.finish, names, sums, metric.cells).T
             else:
-                given = metric.slopes(sums)
-                zero = np.zeros((1, len(cell)))
-                slopes = np.stack([given.get(name, zero)[0] for name in self.kinds.names])
-            lengths = np.diff(np.append(starts, len(unit)))
-            effect = (np.repeat(slopes, lengths, axis=1) * vectors.T).sum(0)
-            values[:, part] -= np.bincount(unit, effect, len(self.counts))
+                given, zero = metric.slopes(sums), np.zeros(len(part.starts))
+                slopes = np.stack([given.get(name, zero) for name in names])
+            lengths = np.diff(np.append(part.starts, len(part.unit)))
+            effect = (np.repeat(slopes, lengths, axis=1) * part.vectors.T).sum(0)
+            values[:, number] -= np.bincount(part.unit, effect, len(every))
         return values
 
     def exchangeable(self) -> Callable[[Floats], Floats]:
@@ -374,26 +377,46 @@ def _in_order_of_cells(kinds: Kinds, part: Ints) -> tuple[Kinds, Ints]:
     return merged, part[starts]
 
 
+class _Part:
+    """The rows of one group in the order of their cells, which begin at ``starts``.
+
+    ``unit`` is the kind of unit of every row, of so many ``kinds``.
+    """
+
+    def __init__(self, kinds: Kinds, unit: Ints, order: Ints, count: int) -> None:
+        cell = kinds.cell[order]
+        self.unit, self.vectors = unit, kinds.vectors[order]
+        self.starts = np.flatnonzero(np.diff(cell, prepend=-1))
+        self.classes = (kinds.classes[0][cell[self.starts]],)
+        self.each = len(unit) == count and bool((np.diff(unit) == 1).all())
+        # What is 1 in every row is not multiplied with.
+        columns = dict(zip(kinds.names, self.vectors.T, strict=True))
+        self.columns = {k: None if (column == 1).all() else column for k, column in columns.items()}
+        self.columns.setdefault("rows", self.columns["n"])
+
+    def sums(self, weights: Array) -> Sums:
+        """The sums by cell, for weights of the kinds with any leading axes."""
+        return _Drawn(self, weights if self.each else np.take(weights, self.unit, axis=-1))
+
+
 class _Drawn(Sums):
     """The sums of draws by cell, each made when it is asked for."""
 
-    _drawn: Floats
-    _columns: dict[str, Floats]
-    _starts: Ints
+    _part: _Part
+    _drawn: Array
 
-    def __init__(
-        self, drawn: Floats, columns: dict[str, Floats], starts: Ints, classes: tuple[Any, ...]
-    ) -> None:
-        super().__init__({}, classes)
-        self.__dict__.update(_drawn=drawn, _columns=columns, _starts=starts)
+    def __init__(self, part: _Part, drawn: Array) -> None:
+        super().__init__({}, part.classes)
+        self.__dict__.update(_part=part, _drawn=drawn)
 
     def __getattr__(self, name: str) -> Floats:
-        column = self._columns.get("n" if name == "rows" and name not in self._columns else name)
-        if column is None:
+        part = self._part
+        if name not in part.columns:
             return super().__getattr__(name)  # type: ignore[no-any-return]  # raises
-        sums = self._drawn if (column == 1).all() else self._drawn * column
-        if len(self._starts) < len(column):
-            sums = np.add.reduceat(sums, self._starts, axis=1)
+        column = part.columns[name]
+        sums = self._drawn.astype(float) if column is None else self._drawn * column
+        if len(part.starts) < len(part.unit):
+            sums = np.add.reduceat(sums, part.starts, axis=-1)
         self.__dict__[name] = sums
         return sums
 

@@ -25,8 +25,8 @@ def cr2(found: Linear) -> Variance:
 
     Each influence is inflated by the leverage of its unit, 1 / (1 - share). The degrees of freedom
     take the intra-cluster correlation of the linearised rows for the working model (Imbens and
-    Kolesar 2016). With two samples (AUC: positives and negatives) the leverage is per sample and
-    the degrees of freedom are Welch's. NaN where a group has fewer than two units.
+    Kolesar 2016). With several samples (AUC: positives and negatives) the leverage is per sample
+    and the degrees of freedom are Welch's. NaN where a group has fewer than two units.
     """
     if found.crossed is not None:
         return _two_way(cr2, *found.crossed)
@@ -37,13 +37,20 @@ def cr2(found: Linear) -> Variance:
         parts = [_one_sample(sample, found.group, groups) for sample in found.samples]
         if len(parts) == 1:
             return parts[0]
-        inflated = sum(sample.influence / np.sqrt(1 - sample.share) for sample in found.samples)
+        # A class without rows in a slice is no sample of it.
+        there = [added(found.group, sample.count, groups) > 0 for sample in found.samples]
+        values = [np.where(t, part.value, 0.0) for t, part in zip(there, parts, strict=True)]
+        spreads = [
+            np.where(t, part.value**2 / part.df, 0.0) for t, part in zip(there, parts, strict=True)
+        ]
+        inflated = sum(
+            np.where(sample.count > 0, sample.influence / np.sqrt(1 - sample.share), 0.0)
+            for sample in found.samples
+        )
         total = np.bincount(found.group, np.square(inflated) / _times(found), groups)
         if found.singles:
-            total = np.sum([part.value for part in parts], axis=0)
-        df = np.sum([part.value for part in parts], axis=0) ** 2 / np.sum(
-            [part.value**2 / part.df for part in parts], axis=0
-        )
+            total = np.sum(values, axis=0)
+        df = np.sum(values, axis=0) ** 2 / np.sum(spreads, axis=0)
     # Without any variation the degrees of freedom are 0 / 0, and do not matter.
     usable = np.isfinite(total) & (np.isfinite(df) | (total == 0))
     return Variance(np.where(usable, total, np.nan), np.where(usable, df, np.nan))

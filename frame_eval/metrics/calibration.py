@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from frame_eval.columns import Input, Source, binned, label, probability, score
+from frame_eval.columns import (
+    Input,
+    Source,
+    binned,
+    label,
+    member,
+    probability,
+    rank_of_truth,
+    score,
+    top,
+)
 from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.multiclass import Order, rows_of_classes
+from frame_eval.metrics.probability import inputs_of_classes
 
 Array: TypeAlias = npt.NDArray[Any]
 Strategy: TypeAlias = Literal["uniform", "quantile"]
+MultiClass: TypeAlias = Literal["classwise", "confidence"]
 
 
 class Bins(NamedTuple):
@@ -53,14 +66,20 @@ def _equal_mass(bins: int, s: Any) -> Bins:
     n = np.asarray(s.n, float)
     total = n.sum(-1, keepdims=True)
     below = (np.cumsum(n, axis=-1) - n) / np.where(total > 0, total, 1.0)
-    code = np.minimum((bins * below + 1e-9).astype(int), bins - 1).reshape(-1, n.shape[-1])
-    place = (code + bins * np.arange(len(code))[:, None]).ravel()
+    return _by_bin(np.minimum((bins * below + 1e-9).astype(int), bins - 1), bins, s)
 
-    def by_bin(values: Array) -> Array:
-        sums = np.bincount(place, np.ravel(values), bins * len(code))
-        return sums.reshape(*n.shape[:-1], bins)
 
-    return Bins(by_bin(n), by_bin(s.y), by_bin(s.p), by_bin(s.rows))
+def _by_bin(code: Array, bins: int, s: Any) -> Bins:
+    """The sums of the cells (the trailing axis) added up by their bins."""
+    shape = np.shape(s.n)
+    of_groups = np.broadcast_to(code, shape).reshape(-1, shape[-1])
+    place = (of_groups + bins * np.arange(len(of_groups))[:, None]).ravel()
+
+    def added(values: Array) -> Array:
+        sums = np.bincount(place, np.broadcast_to(values, shape).ravel(), bins * len(of_groups))
+        return sums.reshape(*shape[:-1], bins)
+
+    return Bins(added(s.n), added(s.y), added(s.p), added(s.rows))
 
 
 def _mean_gap(b: Bins) -> Array:
@@ -114,8 +133,45 @@ def _of_bins(value: Callable[[Bins], Array], bins_of: Callable[[Any], Bins], s: 
     return value(bins_of(s))
 
 
+def _of_each_class(
+    value: Callable[[Bins], Array],
+    join: Callable[[Array], Array],
+    bins: int,
+    strategy: Strategy,
+    size: int,
+    s: Any,
+) -> Array:
+    """The values of all classes, each by its own probabilities, as one."""
+    values = []
+    for k in range(size):
+        order = Order(s, [k])
+        n, y, rows = (order.by_score([part]) for part in (s.n, getattr(s, f"y{k}"), s.rows))
+        sums = Sums({"n": n, "y": y, "p": n * order.scores, "rows": rows})
+        if strategy == "uniform":
+            code = np.clip(np.ceil(order.scores * bins - 1e-9), 1, bins).astype(int) - 1
+            values.append(value(_by_bin(code, bins, sums)))
+        else:
+            values.append(value(_equal_mass(bins, sums)))
+    return join(np.stack(values, -1))
+
+
+def _mean(values: Array) -> Array:
+    mean: Array = values.mean(-1)
+    return mean
+
+
+def _largest(values: Array) -> Array:
+    largest: Array = values.max(-1)
+    return largest
+
+
 def _y_and_p(c: Any) -> Any:
     return {"y": c.y, "p": c.p}
+
+
+def _top_and_p(c: Any) -> Any:
+    """Whether the most probable class is that of the row, alone; and its probability."""
+    return {"y": (2.0 - c.rank).clip(0.0, 1.0), "p": c.p}
 
 
 def _none(_: Any) -> Any:
@@ -141,27 +197,33 @@ def _remark(text: str, _: Any) -> str:
     return text
 
 
+class Asked(NamedTuple):
+    """What metrics over bins are asked about."""
+
+    target: Source
+    prob: Source | Mapping[Any, Source]
+    bins: int
+    strategy: Strategy
+    positive: Any
+    multi_class: MultiClass = "classwise"
+
+
 def _binned(
     name: str,
     value: Callable[[Bins], Array],
-    target: Source,
-    prob: Source,
-    bins: int,
-    strategy: Strategy,
-    positive: Any,
+    asked: Asked,
+    join: Callable[[Array], Array] = _mean,
     **options: Any,
 ) -> Metric:
-    """A function of bins: of equal width as cells, or made of the distinct probabilities."""
+    """A function of bins: of equal width as cells, or made of the distinct probabilities.
+
+    Of several classes it is that of the most probable one, or all of them joined.
+    """
+    bins = asked.bins
     if not isinstance(bins, int) or bins < 1:  # type: ignore[redundant-expr]  # users are not checked
         raise EvalError(f"bins={bins!r} is not a positive integer")
-    check_option("strategy", strategy, ("uniform", "quantile"))
-    uniform = strategy == "uniform"
-    inputs: dict[str, Input | Source] = {
-        "y": label(target, positive),
-        "p": probability(prob),
-        "bin": binned(prob, bins) if uniform else score(prob),
-    }
-    bins_of = _equal_width if uniform else partial(_equal_mass, bins)
+    check_option("strategy", asked.strategy, get_args(Strategy))
+    check_option("multi_class", asked.multi_class, get_args(MultiClass))
     chosen = {
         "note": partial(_remark, PLUG_IN),
         "better": "lower",
@@ -169,11 +231,31 @@ def _binned(
         "undefined": {"no rows": _empty},
         **options,
     }
+    uniform = asked.strategy == "uniform"
+    if not isinstance(asked.prob, Mapping):
+        if asked.multi_class != "classwise":
+            raise EvalError("multi_class= goes with a column for each class: {class: column}")
+        inputs: dict[str, Input | Source] = {
+            "y": label(asked.target, asked.positive),
+            "p": probability(asked.prob),
+            "bin": binned(asked.prob, bins) if uniform else score(asked.prob),
+        }
+        sums = _y_and_p
+    else:
+        if asked.positive is not None:
+            raise EvalError(f"positive={asked.positive!r} goes with one column of probabilities")
+        inputs = inputs_of_classes(asked.target, asked.prob)
+        if asked.multi_class == "classwise":
+            return _of_classes(name, value, join, asked, inputs, **chosen)
+        name, sums = f"confidence_{name}", _top_and_p
+        inputs["rank"] = rank_of_truth(asked.target, asked.prob)
+        inputs["p"] = top(asked.prob.values())
+        inputs["bin"] = top(asked.prob.values(), bins if uniform else None)
     return Metric(
         name,
         inputs,
-        _y_and_p,
-        partial(_of_bins, value, bins_of),
+        sums,
+        partial(_of_bins, value, _equal_width if uniform else partial(_equal_mass, bins)),
         cells=("bin",),
         ordered=not uniform,
         gradient=_none,
@@ -182,13 +264,38 @@ def _binned(
     )
 
 
+def _of_classes(
+    name: str,
+    value: Callable[[Bins], Array],
+    join: Callable[[Array], Array],
+    asked: Asked,
+    inputs: Mapping[str, Input | Source],
+    **options: Any,
+) -> Metric:
+    assert isinstance(asked.prob, Mapping)
+    size = len(asked.prob)
+    scores = {f"s{k}": score(column) for k, column in enumerate(asked.prob.values())}
+    return Metric(
+        f"classwise_{name}",
+        {**inputs, **scores, "y": member(asked.target, asked.prob)},
+        partial(rows_of_classes, size),
+        partial(_of_each_class, value, join, asked.bins, asked.strategy, size),
+        cells=tuple(scores),
+        ordered=True,
+        gradient=_none,
+        smooth=False,
+        **options,
+    )
+
+
 def ece(
     target: Source,
-    prob: Source,
+    prob: Source | Mapping[Any, Source],
     *,
     bins: int = 15,
     strategy: Strategy = "uniform",
     positive: Any = None,
+    multi_class: MultiClass = "classwise",
 ) -> Metric:
     """Expected calibration error: the gap of mean probability and share of positives, by bin.
 
@@ -201,28 +308,33 @@ def ece(
     target
         A label column: boolean, 0/1, or any with ``positive``.
     prob
-        The probability of the positive class, a numeric column in [0, 1].
+        The probability of the positive class, a numeric column in [0, 1]; or of several classes, a
+        mapping from each class to the column with its probability.
     bins
         The number of bins.
     strategy
         ``"uniform"``: bins of equal width, (lo, hi] with 0 in the first. ``"quantile"``: of equal
         weight in each slice; equal probabilities share a bin, by the rows strictly below them.
     positive
-        The positive class; True or 1 by default.
+        The positive class of a single column; True or 1 by default.
+    multi_class
+        Of several classes: ``"classwise"``, the mean over classes of the error of each (Kull and
+        others 2019); ``"confidence"``, that of the largest probability as the one that the class
+        is right, also called top-label (Guo and others 2017); ties at the top are wrong.
 
     Returns
     -------
     Metric
-        Called ``ece``, between 0 and 1, lower is better. Biased upwards, and the more so the
-        smaller the slice (perfect calibration gives about 0.12 at 100 rows and 0.05 at 500): there
-        is no interval, and :func:`ece_debiased` takes some of the bias off. Null for a slice
-        without rows.
+        Called ``ece``, ``classwise_ece`` or ``confidence_ece``, between 0 and 1, lower is better.
+        Biased upwards, and the more so the smaller the slice (perfect calibration gives about 0.12
+        at 100 rows and 0.05 at 500): there is no interval, and :func:`ece_debiased` takes some of
+        the bias off. Null for a slice without rows.
 
     Raises
     ------
     EvalError
-        For an unknown strategy or when ``bins`` is not a positive integer; in a verb as
-        :func:`brier`.
+        For an unknown option or when ``bins`` is not a positive integer; in a verb as
+        :func:`brier` and :func:`brier_multiclass`.
 
     Examples
     --------
@@ -230,30 +342,35 @@ def ece(
     >>> df = pl.DataFrame({"ok": [1, 0, 1, 0], "confidence": [0.9, 0.8, 0.8, 0.1]})
     >>> round(df.eval.summary(fe.ece("ok", "confidence", bins=5))["estimate"].item(), 4)
     0.2
+    >>> df = pl.DataFrame({"gold": ["a", "b", "b"], "p_a": [0.9, 0.3, 0.3], "p_b": [0.1, 0.7, 0.7]})
+    >>> several = fe.ece("gold", {"a": "p_a", "b": "p_b"}, multi_class="confidence")
+    >>> round(df.eval.summary(several)["estimate"].item(), 4)
+    0.2333
     """
-    return _binned("ece", _mean_gap, target, prob, bins, strategy, positive)
+    return _binned("ece", _mean_gap, Asked(target, prob, bins, strategy, positive, multi_class))
 
 
 def mce(
     target: Source,
-    prob: Source,
+    prob: Source | Mapping[Any, Source],
     *,
     bins: int = 15,
     strategy: Strategy = "uniform",
     positive: Any = None,
+    multi_class: MultiClass = "classwise",
 ) -> Metric:
     """Maximum calibration error: the largest gap of mean probability and share of positives.
 
     Parameters
     ----------
-    target, prob, bins, strategy, positive
-        As for :func:`ece`.
+    target, prob, bins, strategy, positive, multi_class
+        As for :func:`ece`, but ``"classwise"`` is the largest gap of any class.
 
     Returns
     -------
     Metric
-        Called ``mce``, between 0 and 1, lower is better; ruled by the smallest bin, with no
-        interval. Null for a slice without rows.
+        Called ``mce``, ``classwise_mce`` or ``confidence_mce``, between 0 and 1, lower is better;
+        ruled by the smallest bin, with no interval. Null for a slice without rows.
 
     Raises
     ------
@@ -267,16 +384,18 @@ def mce(
     >>> round(df.eval.summary(fe.mce("ok", "confidence", bins=2))["estimate"].item(), 4)
     0.1667
     """
-    return _binned("mce", _largest_gap, target, prob, bins, strategy, positive)
+    asked = Asked(target, prob, bins, strategy, positive, multi_class)
+    return _binned("mce", _largest_gap, asked, _largest)
 
 
 def ece_debiased(
     target: Source,
-    prob: Source,
+    prob: Source | Mapping[Any, Source],
     *,
     bins: int = 15,
     strategy: Strategy = "uniform",
     positive: Any = None,
+    multi_class: MultiClass = "classwise",
 ) -> Metric:
     """Expected calibration error less its bias (Kumar, Liang and Ma 2019, for absolute gaps).
 
@@ -286,15 +405,15 @@ def ece_debiased(
 
     Parameters
     ----------
-    target, prob, bins, strategy, positive
+    target, prob, bins, strategy, positive, multi_class
         As for :func:`ece`.
 
     Returns
     -------
     Metric
-        Called ``ece_debiased``, lower is better. Of the bias a third goes where the calibration is
-        perfect, and the more the farther it is from that. Rows count as independent. It has no
-        interval. Null for a slice without rows.
+        Called ``ece_debiased``, or like ``classwise_ece_debiased``, lower is better. Of the bias a
+        third goes where the calibration is perfect, and the more the farther it is from that. Rows
+        count as independent. It has no interval. Null for a slice without rows.
 
     Raises
     ------
@@ -308,8 +427,9 @@ def ece_debiased(
     >>> round(df.eval.summary(fe.ece_debiased("ok", "confidence", bins=2))["estimate"].item(), 4)
     0.0825
     """
-    options = {"bounds": (None, None), "note": partial(_remark, DEBIASED)}
-    return _binned("ece_debiased", _debiased_gap, target, prob, bins, strategy, positive, **options)
+    asked = Asked(target, prob, bins, strategy, positive, multi_class)
+    note = partial(_remark, DEBIASED)
+    return _binned("ece_debiased", _debiased_gap, asked, bounds=(None, None), note=note)
 
 
 def brier_reliability(
@@ -357,16 +477,13 @@ def brier_reliability(
     >>> round(df.eval.summary(unbiased)["estimate"].item(), 4)
     -0.0933
     """
+    asked = Asked(target, prob, bins, strategy, positive)
     if not debiased:
-        return _binned("brier_reliability", _squared_gap, target, prob, bins, strategy, positive)
+        return _binned("brier_reliability", _squared_gap, asked)
     return _binned(
         "brier_reliability_debiased",
         _unbiased_squared_gap,
-        target,
-        prob,
-        bins,
-        strategy,
-        positive,
+        asked,
         bounds=(None, None),
         note=partial(_remark, DEBIASED),
         undefined={"no rows": _empty, "no bin has two rows": _otherwise},
@@ -406,9 +523,8 @@ def brier_resolution(
     >>> round(df.eval.summary(fe.brier_resolution("y", "p"))["estimate"].item(), 4)
     0.0833
     """
-    return _binned(
-        "brier_resolution", _spread, target, prob, bins, strategy, positive, better="higher"
-    )
+    asked = Asked(target, prob, bins, strategy, positive)
+    return _binned("brier_resolution", _spread, asked, better="higher")
 
 
 def _y(c: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from frame_eval.columns import Source, category, equal, label
 from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.confusion import (
+    MATRIX,
     NO_LABELS,
     Averaging,
     Confusion,
@@ -26,17 +27,16 @@ from frame_eval.metrics.confusion import (
     class_trials,
     class_value,
     fbeta_score,
-    gradient_of,
     jaccard_score,
     kappa_score,
     left_out,
     mcc_score,
     micro,
+    micro_gradient,
     one_margin,
     precision_score,
     recall_score,
     specificity_score,
-    value_of,
     whole,
     whole_gradient,
 )
@@ -47,6 +47,15 @@ from frame_eval.metrics.costs import (
     weighted_kappa_gradient,
 )
 from frame_eval.metrics.means import NO_ROWS, no_denominator, ratio_gradient, ratio_of
+from frame_eval.metrics.multilabel import (
+    SETS,
+    cells_of_label,
+    known_labels,
+    mean_of_rows,
+    score_of_rows,
+    set_metric,
+    the_same,
+)
 
 Array: TypeAlias = npt.NDArray[Any]
 Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
@@ -83,18 +92,21 @@ def _accuracy_like(name: str, target: Source, pred: Source) -> Metric:
     )
 
 
-def accuracy(target: Source, pred: Source) -> Metric:
+def accuracy(target: Source, pred: Source, *, multilabel: bool = False) -> Metric:
     """The share of rows whose prediction equals the label.
 
     Parameters
     ----------
     target, pred
         Label columns of any one type (boolean, integer, text, categorical).
+    multilabel
+        Whether both columns are lists of labels, which are equal if they have the same labels.
 
     Returns
     -------
     Metric
-        Called ``accuracy``, between 0 and 1, with proportion intervals. Null without rows.
+        Called ``accuracy``, between 0 and 1, with proportion intervals (of lists linearised ones).
+        Null without rows.
 
     Raises
     ------
@@ -108,6 +120,9 @@ def accuracy(target: Source, pred: Source) -> Metric:
     >>> round(df.eval.summary(fe.accuracy("gold", "pred"))["estimate"].item(), 4)
     0.6667
     """
+    if multilabel:
+        options: dict[str, Any] = {"better": "higher", "bounds": (0, 1)}
+        return mean_of_rows("accuracy", target, pred, the_same, None, **options)
     return _accuracy_like("accuracy", target, pred)
 
 
@@ -142,25 +157,32 @@ class Family(NamedTuple):
     beta: float | None = None
 
 
-def _of_class(family: Family, target: Source, pred: Source, zero: float | None, k: int) -> Metric:
+def _of_class(
+    family: Family, target: Source, pred: Source, zero: float | None, value: Any
+) -> Metric:
     proportion = None
     if family.beta in (None, 1.0):
         hits = class_rejections if family.kind == "specificity" else class_hits
         proportion = Proportion(
-            partial(hits, k), partial(class_trials, family.kind, k), *_map_of(family)
+            partial(hits, value), partial(class_trials, family.kind, value), *_map_of(family)
         )
     return matrix_metric(
         family.name,
         target,
         pred,
-        partial(class_value, family.score, k),
-        gradient=partial(class_gradient, family.score, k),
+        partial(class_value, family.score, value),
+        gradient=partial(class_gradient, family.score, value),
         proportion=proportion,
         zero_division=zero,
         better="higher",
         bounds=(0, 1),
-        undefined={family.reason: partial(class_empty, family.kind, k)},
+        undefined={family.reason: partial(class_empty, family.kind, value)},
     )
+
+
+def _of_label(family: Family, target: Source, pred: Source, zero: float | None, _: Any) -> Metric:
+    """The metric of one of several labels: the cells are whether it is there."""
+    return _of_class(family, target, pred, zero, value=True)
 
 
 def _map_of(family: Family) -> tuple[Any, Any]:
@@ -307,49 +329,79 @@ def _build(
     labels: Sequence[Any] | None,
     zero: float | None,
     min_support: int,
+    *,
+    multilabel: bool,
 ) -> Metric:
     """A member of the family under one of the averages."""
     check_option("average", average, AVERAGES)
     check_option("zero_division", zero, (None, 0, 1))
-    two = average in ("binary", "samples")
-    if not two and positive is not None:
-        raise EvalError(
-            f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
-        )
+    if multilabel:
+        _check_lists(average, positive)
     if min_support and average not in ("macro", "weighted"):
         raise EvalError("min_support= goes with average='macro' or 'weighted'")
-    if two:
+    if average in ("binary", "samples") and not multilabel:
         if labels is not None:
             raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
         build = _binary if average == "binary" else _samples
         return build(family, target, pred, positive, zero)
-    common = {"better": "higher", "bounds": (0, 1)}
-    if average is None:
-        return matrix_metric(
-            family.name,
-            target,
-            pred,
-            partial(whole, family.score),
-            per_class=PerClass(partial(_of_class, family, target, pred, zero), labels),
-            **common,
+    if positive is not None:
+        raise EvalError(
+            f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
         )
-    name = f"{average}_{family.name}"
+    return _averaged(family, target, pred, average, labels, zero, min_support, lists=multilabel)
+
+
+def _check_lists(average: Average, positive: Any) -> None:
+    if average == "binary":
+        raise EvalError(
+            "multilabel=True goes with average='micro', 'macro', 'weighted', 'samples' or None"
+        )
+    if positive is not None:
+        raise EvalError(f"positive={positive!r} goes with one label per row; see labels=")
+
+
+def _averaged(
+    family: Family,
+    target: Source,
+    pred: Source,
+    average: str | None,
+    labels: Sequence[Any] | None,
+    zero: float | None,
+    min_support: int,
+    *,
+    lists: bool,
+) -> Metric:
+    """An average over the classes of cells: pairs of label and prediction, or of lists of them."""
+    metric_of = set_metric if lists else matrix_metric
+    layout = SETS if lists else MATRIX
+    common = {"better": "higher", "bounds": (0, 1)}
+    name = family.name if average is None else f"{average}_{family.name}"
+    if average == "samples":
+        row = partial(score_of_rows, family.score, zero)
+        return mean_of_rows(name, target, pred, row, labels, **common)
     if average == "micro":
-        if labels is None and family.kind not in ("specificity", "jaccard"):
+        if labels is None and family.kind not in ("specificity", "jaccard") and not lists:
             return _accuracy_like(name, target, pred)
-        pooled = partial(micro, family.score, labels)
-        return matrix_metric(
+        pooled = (family.score, layout, labels)
+        return metric_of(
             name,
             target,
             pred,
-            partial(value_of, pooled),
-            gradient=partial(gradient_of, pooled),
+            partial(micro, *pooled),
+            gradient=partial(micro_gradient, *pooled),
             zero_division=zero,
             undefined=NO_LABELS,
             **common,
         )
-    arguments = (family.score, Averaging(average, labels, zero, min_support))
-    return matrix_metric(
+    kind = "macro" if average is None else average
+    arguments = (family.score, Averaging(kind, labels, zero, min_support, layout))
+    per_class = None
+    if average is None and lists:
+        of = partial(_of_label, family, target, pred, zero)
+        per_class = PerClass(of, labels, known_labels, cells_of_label)
+    elif average is None:
+        per_class = PerClass(partial(_of_class, family, target, pred, zero), labels)
+    return metric_of(
         name,
         target,
         pred,
@@ -357,6 +409,7 @@ def _build(
         gradient=partial(class_average_gradient, *arguments),
         note=partial(left_out, *arguments),
         undefined=NO_LABELS,
+        per_class=per_class,
         **common,
     )
 
@@ -370,6 +423,7 @@ def precision(
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
     min_support: int = 0,
+    multilabel: bool = False,
 ) -> Metric:
     """The share of positive predictions that are right: tp / (tp + fp).
 
@@ -392,6 +446,10 @@ def precision(
     min_support
         The fewest rows of a label with which its class is in a ``"macro"`` or ``"weighted"``
         average; ``note`` names those left out.
+    multilabel
+        Whether both columns are lists of labels (repeats do not count; an empty list has none).
+        ``"samples"`` is then the mean over rows, None has a row per label, ``labels`` are those
+        that count, by default the ones that occur in the slice.
 
     Returns
     -------
@@ -411,6 +469,10 @@ def precision(
     >>> df = pl.DataFrame({"gold": [1, 0, 1, 0], "pred": [1, 1, 1, 0]})
     >>> round(df.eval.summary(fe.precision("gold", "pred"))["estimate"].item(), 4)
     0.6667
+    >>> df = pl.DataFrame({"gold": [["a", "b"], ["b"]], "pred": [["a"], ["a", "b"]]})
+    >>> metric = fe.precision("gold", "pred", average="samples", multilabel=True)
+    >>> df.eval.summary(metric)["estimate"].item()
+    0.75
     """
     family = Family(
         "precision",
@@ -421,7 +483,17 @@ def precision(
         _tp_fp,
         "no predicted positives",
     )
-    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
+    return _build(
+        family,
+        target,
+        pred,
+        average,
+        positive,
+        labels,
+        zero_division,
+        min_support,
+        multilabel=multilabel,
+    )
 
 
 def recall(
@@ -433,12 +505,13 @@ def recall(
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
     min_support: int = 0,
+    multilabel: bool = False,
 ) -> Metric:
     """The share of positives that are found: tp / (tp + fn). Also called sensitivity.
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support
+    target, pred, average, positive, labels, zero_division, min_support, multilabel
         As for :func:`precision`.
 
     Returns
@@ -459,7 +532,17 @@ def recall(
     (0.5, 2)
     """
     family = Family("recall", "recall", recall_score, _sums_tp_fn, _tp, _tp_fn, "no positives")
-    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
+    return _build(
+        family,
+        target,
+        pred,
+        average,
+        positive,
+        labels,
+        zero_division,
+        min_support,
+        multilabel=multilabel,
+    )
 
 
 def specificity(
@@ -471,12 +554,13 @@ def specificity(
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
     min_support: int = 0,
+    multilabel: bool = False,
 ) -> Metric:
     """The share of negatives that are left alone: tn / (tn + fp).
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support
+    target, pred, average, positive, labels, zero_division, min_support, multilabel
         As for :func:`precision`.
 
     Returns
@@ -499,7 +583,17 @@ def specificity(
     family = Family(
         "specificity", "specificity", specificity_score, _sums_tn_fp, _tn, _tn_fp, "no negatives"
     )
-    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
+    return _build(
+        family,
+        target,
+        pred,
+        average,
+        positive,
+        labels,
+        zero_division,
+        min_support,
+        multilabel=multilabel,
+    )
 
 
 def fbeta(
@@ -512,6 +606,7 @@ def fbeta(
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
     min_support: int = 0,
+    multilabel: bool = False,
 ) -> Metric:
     """The F score: (1 + b^2) tp / ((1 + b^2) tp + b^2 fn + fp) (van Rijsbergen 1979).
 
@@ -519,7 +614,7 @@ def fbeta(
     ----------
     beta
         How much more recall counts than precision; positive.
-    target, pred, average, positive, labels, zero_division, min_support
+    target, pred, average, positive, labels, zero_division, min_support, multilabel
         As for :func:`precision`.
 
     Returns
@@ -552,7 +647,17 @@ def fbeta(
         "no positives and no predicted positives",
         float(beta),
     )
-    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
+    return _build(
+        family,
+        target,
+        pred,
+        average,
+        positive,
+        labels,
+        zero_division,
+        min_support,
+        multilabel=multilabel,
+    )
 
 
 def f1(
@@ -564,6 +669,7 @@ def f1(
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
     min_support: int = 0,
+    multilabel: bool = False,
 ) -> Metric:
     """The harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn).
 
@@ -572,7 +678,7 @@ def f1(
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support
+    target, pred, average, positive, labels, zero_division, min_support, multilabel
         As for :func:`precision`.
 
     Returns
@@ -601,6 +707,7 @@ def f1(
         labels=labels,
         zero_division=zero_division,
         min_support=min_support,
+        multilabel=multilabel,
     )
 
 
@@ -613,6 +720,7 @@ def jaccard(
     labels: Sequence[Any] | None = None,
     zero_division: float | None = None,
     min_support: int = 0,
+    multilabel: bool = False,
 ) -> Metric:
     """Intersection over union of labels and predictions: tp / (tp + fp + fn) (Jaccard 1912).
 
@@ -620,7 +728,7 @@ def jaccard(
 
     Parameters
     ----------
-    target, pred, average, positive, labels, zero_division, min_support
+    target, pred, average, positive, labels, zero_division, min_support, multilabel
         As for :func:`precision`.
 
     Returns
@@ -650,7 +758,17 @@ def jaccard(
         _tp_fp_fn,
         "no positives and no predicted positives",
     )
-    return _build(family, target, pred, average, positive, labels, zero_division, min_support)
+    return _build(
+        family,
+        target,
+        pred,
+        average,
+        positive,
+        labels,
+        zero_division,
+        min_support,
+        multilabel=multilabel,
+    )
 
 
 def mcc(target: Source, pred: Source) -> Metric:

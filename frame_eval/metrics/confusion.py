@@ -133,6 +133,54 @@ def _spread(score: Score, by_n: Array) -> Array:
     return whole
 
 
+class Margins(NamedTuple):
+    """The confusion of the classes (its trailing axis), which are asked for, and their rows."""
+
+    confusion: Confusion
+    classes: Sequence[Any]
+    chosen: Array
+    support: Array
+
+    def occurring(self, labels: Sequence[Any] | None) -> Array:
+        """The classes asked for, or else those that occur as label or prediction."""
+        if labels is not None:
+            return np.broadcast_to(self.chosen, self.confusion.truth.shape)
+        seen: Array = self.chosen & (self.confusion.truth + self.confusion.predicted > 0)
+        return seen
+
+
+class Layout(NamedTuple):
+    """How cells tell what is label and prediction: ``margins`` of the classes, from their labels
+    asked for and the sums; and ``spread``, from derivatives by the margins to those by the cells.
+    """
+
+    margins: Callable[[Sequence[Any] | None, Any], Margins]
+    spread: Callable[[Sequence[Any] | None, Score, Any], Array]
+
+
+def _matrix_margins(labels: Sequence[Any] | None, s: Any) -> Margins:
+    """Classes that are asked for and occur nowhere stand behind the others, empty."""
+    c, rows = confusion_of(s), np.asarray(s.rows).sum(-1)
+    absent = [value for value in labels or () if value not in s.classes[0]]
+    classes = [*s.classes[0], *absent]
+    chosen = np.array([labels is None or value in labels for value in classes])
+
+    def padded(values: Array) -> Array:
+        return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, len(absent))])
+
+    margins = Confusion(padded(c.diagonal), padded(c.truth), padded(c.predicted), c.n)
+    return Margins(margins, classes, chosen, padded(rows))
+
+
+def _matrix_spread(_: Sequence[Any] | None, score: Score, s: Any) -> Array:
+    size = len(s.classes[0])
+    value, diagonal, truth, predicted = (part[..., :size] for part in score[:4])
+    return _spread(Score(value, diagonal, truth, predicted, score.by_n), score.by_n)
+
+
+MATRIX = Layout(_matrix_margins, _matrix_spread)
+
+
 class Averaged(NamedTuple):
     """Class scores, which of them count, and their weights."""
 
@@ -150,13 +198,14 @@ class Averaging(NamedTuple):
     labels: Sequence[Any] | None = None
     zero: float | None = None
     least: int = 0
+    layout: Layout = MATRIX
 
 
-def _averaged(score: Any, average: Averaging, s: Any) -> Averaged:
-    confusion = _margins(average, s)
+def _averaged(score: Any, average: Averaging, margins: Margins) -> Averaged:
+    confusion = margins.confusion
     with np.errstate(divide="ignore", invalid="ignore"):
         each = score(confusion)
-    occurs = _occurring(average, s) & ~_rare(average, s)
+    occurs = margins.occurring(average.labels) & (margins.support >= average.least)
     undefined = occurs & ~np.isfinite(each.value)
     if average.zero is not None:
         each = each._replace(value=np.where(undefined, average.zero, each.value))
@@ -167,36 +216,14 @@ def _averaged(score: Any, average: Averaging, s: Any) -> Averaged:
         return Averaged(each, defined, occurs, weights / weights.sum(-1, keepdims=True), truth)
 
 
-def _margins(average: Averaging, s: Any) -> Confusion:
-    return _padded(confusion_of(s), len(_chosen(average.labels, s.classes[0])))
-
-
-def _occurring(average: Averaging, s: Any) -> Array:
-    """The classes asked for, or else those that occur as label or prediction."""
-    c = _margins(average, s)
-    chosen = _chosen(average.labels, s.classes[0])
-    return chosen & ((c.truth + c.predicted > 0) | (average.labels is not None))
-
-
-def _rare(average: Averaging, s: Any) -> Array:
-    """The classes with fewer rows of that label than asked for."""
-    size = len(_chosen(average.labels, s.classes[0]))
-    if not average.least:
-        return np.zeros(size, bool)
-    support = s.rows.sum(-1)
-    width = [(0, 0)] * (support.ndim - 1) + [(0, size - support.shape[-1])]
-    rare: Array = np.pad(support, width) < average.least
-    return rare
-
-
 def class_average(score: Any, average: Averaging, s: Any) -> Array:
-    found = _averaged(score, average, s)
+    found = _averaged(score, average, average.layout.margins(average.labels, s))
     value: Array = (np.where(found.defined, found.score.value, 0.0) * found.weights).sum(-1)
     return np.where(found.defined.any(-1), value, np.nan)
 
 
 def class_average_gradient(score: Any, average: Averaging, s: Any) -> Any:
-    found = _averaged(score, average, s)
+    found = _averaged(score, average, average.layout.margins(average.labels, s))
     weights = found.weights
     parts = [_weighted(part, weights) for part in found.score[1:]]
     if average.kind == "weighted":
@@ -204,9 +231,8 @@ def class_average_gradient(score: Any, average: Averaging, s: Any) -> Any:
         mean = (values * weights).sum(-1, keepdims=True)
         total = found.truth.sum(-1, keepdims=True)
         parts[1] = parts[1] + np.where(found.defined, (values - mean) / total, 0.0)
-    by_n = parts[3].sum(-1)
-    value, *inside = (part[..., : len(s.classes[0])] for part in (found.score.value, *parts))
-    return {"n": _spread(Score(value, inside[0], inside[1], inside[2], inside[3]), by_n)}
+    of_cells = Score(found.score.value, parts[0], parts[1], parts[2], parts[3].sum(-1))
+    return {"n": average.layout.spread(average.labels, of_cells, s)}
 
 
 def _weighted(part: Array, weights: Array) -> Array:
@@ -215,15 +241,13 @@ def _weighted(part: Array, weights: Array) -> Array:
 
 def left_out(score: Any, average: Averaging, s: Any) -> Array:
     """What to remark on each slice: the classes that are not in its average."""
-    found = _averaged(score, average, s)
+    margins = average.layout.margins(average.labels, s)
+    found = _averaged(score, average, margins)
     missing = np.asarray((found.occurs & ~found.defined).sum(-1))
-    rare = np.broadcast_to(_rare(average, s), found.occurs.shape)
-    absent = [value for value in average.labels or () if value not in s.classes[0]]
-    names = [*s.classes[0], *absent]
-    seen = _occurring(average, s)
+    rare = margins.occurring(average.labels) & (margins.support < average.least)
     notes = np.full(missing.shape, "", object)
     for i in np.ndindex(missing.shape):
-        few = [name for name, out in zip(names, rare[i] & seen[i], strict=True) if out]
+        few = [name for name, out in zip(margins.classes, rare[i], strict=True) if out]
         texts = [_undefined_classes(int(missing[i])), _rare_classes(few, average.least)]
         notes[i] = "; ".join(text for text in texts if text)
     return notes
@@ -239,88 +263,82 @@ def _rare_classes(names: Sequence[Any], least: int) -> str:
     return f"fewer than {least} rows, left out: {listing(names)}" if names else ""
 
 
-def _chosen(labels: Sequence[Any] | None, classes: Sequence[Any]) -> Array:
-    """Which classes are asked for; labels that occur nowhere stand behind them, as chosen."""
-    if labels is None:
-        return np.ones(len(classes), bool)
-    absent = [value for value in labels if value not in classes]
-    return np.array([value in labels for value in classes] + [True] * len(absent))
-
-
-def _padded(c: Confusion, size: int) -> Confusion:
-    """The margins with empty classes behind the others, up to ``size`` classes."""
-    more = size - c.truth.shape[-1]
-    if not more:
-        return c
-    width = [(0, 0)] * (c.truth.ndim - 1) + [(0, more)]
-    diagonal, truth, predicted = (np.pad(part, width) for part in c[:3])
-    return Confusion(diagonal, truth, predicted, c.n)
-
-
-def micro(score: Any, labels: Any, s: Any) -> Score:
-    c = confusion_of(s)
-    chosen = _chosen(labels, s.classes[0])
-    size = np.asarray(chosen.sum(-1, keepdims=True))
-    chosen = chosen[: c.truth.shape[-1]]
-    if labels is None:
-        chosen = chosen & (c.truth + c.predicted > 0)
-        size = chosen.sum(-1, keepdims=True)
+def _pooled(score: Any, layout: Layout, labels: Any, s: Any) -> tuple[Score, Array]:
+    """The score of the classes' counts added up, and which of them are."""
+    margins = layout.margins(labels, s)
+    c, chosen = margins.confusion, margins.occurring(labels)
     diagonal, truth, predicted = ((part * chosen).sum(-1, keepdims=True) for part in c[:3])
     with np.errstate(divide="ignore", invalid="ignore"):
-        result: Score = score(Confusion(diagonal, truth, predicted, c.n * size))
-    by = [np.where(chosen, part, 0.0) for part in result[1:4]]
-    return Score(result.value[..., 0], by[0], by[1], by[2], (result.by_n * size)[..., 0])
+        pooled: Score = score(
+            Confusion(diagonal, truth, predicted, c.n * chosen.sum(-1, keepdims=True))
+        )
+    return pooled, chosen
 
 
-def class_hits(k: int, s: Any) -> Array:
-    return confusion_of(s).diagonal[..., k]
-
-
-def class_trials(kind: str, k: int, s: Any) -> Array:
-    c = confusion_of(s)
-    if kind == "precision":
-        return c.predicted[..., k]
-    if kind == "recall":
-        return c.truth[..., k]
-    if kind == "specificity":
-        return c.n[..., 0] - c.truth[..., k]
-    return c.truth[..., k] + c.predicted[..., k] - c.diagonal[..., k]
-
-
-def class_rejections(k: int, s: Any) -> Array:
-    c = confusion_of(s)
-    return c.n[..., 0] - c.truth[..., k] - c.predicted[..., k] + c.diagonal[..., k]
-
-
-def class_value(score: Any, k: int, s: Any) -> Array:
-    return whole(score, s)[..., k]
-
-
-def class_gradient(score: Any, k: int, s: Any) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        result: Score = score(confusion_of(s))
-    only = np.arange(result.value.shape[-1]) == k
-    by = [np.where(only, part, 0.0) for part in result[1:4]]
-    score_k = Score(result.value, by[0], by[1], by[2], result.by_n)
-    return {"n": _spread(score_k, result.by_n[..., k])}
-
-
-def class_empty(kind: str, k: int, s: Any) -> Any:
-    return class_trials(kind, k, s) == 0
-
-
-def value_of(pooled: Any, s: Any) -> Array:
-    value: Array = pooled(s).value
+def micro(score: Any, layout: Layout, labels: Any, s: Any) -> Array:
+    value: Array = _pooled(score, layout, labels, s)[0].value[..., 0]
     return value
 
 
-def gradient_of(pooled: Any, s: Any) -> Any:
-    result: Score = pooled(s)
-    return {"n": _spread(result, result.by_n)}
+def micro_gradient(score: Any, layout: Layout, labels: Any, s: Any) -> Any:
+    pooled, chosen = _pooled(score, layout, labels, s)
+    by = [np.where(chosen, part, 0.0) for part in pooled[1:4]]
+    by_n = (pooled.by_n * chosen.sum(-1, keepdims=True))[..., 0]
+    return {"n": layout.spread(labels, Score(by[0], by[0], by[1], by[2], by_n), s)}
 
 
-def _no_class(s: Any) -> Array:
-    return np.ones(np.asarray(s.n).shape[:-2], bool)
+def _of_one(value: Any, s: Any) -> Confusion:
+    """The margins of one class, which may be one that occurs nowhere."""
+    c = confusion_of(s)
+    if value not in s.classes[0]:
+        nothing = np.zeros_like(c.n)
+        return Confusion(nothing, nothing, nothing, c.n)
+    only = [list(s.classes[0]).index(value)]
+    return Confusion(c.diagonal[..., only], c.truth[..., only], c.predicted[..., only], c.n)
+
+
+def class_hits(value: Any, s: Any) -> Array:
+    return _of_one(value, s).diagonal[..., 0]
+
+
+def class_trials(kind: str, value: Any, s: Any) -> Array:
+    c = _of_one(value, s)
+    if kind == "precision":
+        return c.predicted[..., 0]
+    if kind == "recall":
+        return c.truth[..., 0]
+    if kind == "specificity":
+        return c.n[..., 0] - c.truth[..., 0]
+    return c.truth[..., 0] + c.predicted[..., 0] - c.diagonal[..., 0]
+
+
+def class_rejections(value: Any, s: Any) -> Array:
+    c = _of_one(value, s)
+    return c.n[..., 0] - c.truth[..., 0] - c.predicted[..., 0] + c.diagonal[..., 0]
+
+
+def class_value(score: Any, value: Any, s: Any) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Array = score(_of_one(value, s)).value[..., 0]
+    return found
+
+
+def class_gradient(score: Any, value: Any, s: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result: Score = score(_of_one(value, s))
+    only = np.array([name == value for name in s.classes[0]])
+    by = [np.where(only, part, 0.0) for part in result[1:4]]
+    return {
+        "n": _spread(Score(result.value, by[0], by[1], by[2], result.by_n), result.by_n[..., 0])
+    }
+
+
+def class_empty(kind: str, value: Any, s: Any) -> Any:
+    return class_trials(kind, value, s) == 0
+
+
+def _no_class(_: Any) -> bool:
+    return True
 
 
 NO_LABELS = {"no class is defined": _no_class}

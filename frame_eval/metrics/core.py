@@ -85,11 +85,23 @@ class Proportion:
     slope: Finish | None = None
 
 
-class PerClass(NamedTuple):
-    """From the position of a class to its metric; and the classes asked for (None: all)."""
+def _first_domain(classes: tuple[Any, ...]) -> Sequence[Any]:
+    found: Sequence[Any] = classes[0]
+    return found
 
-    of: Callable[[int], Metric]
-    labels: Sequence[Any] | None
+
+class PerClass(NamedTuple):
+    """From a class to its metric, over the same sums; and which classes have one.
+
+    ``known`` finds the classes that there are from the values of the cell keys; ``labels`` are the
+    ones asked for (None: all), each of which has a row, whether it occurs or not. Where cells are
+    combinations of many, ``cells`` gives label and prediction (0 or 1) of each for one class.
+    """
+
+    of: Callable[[Any], Metric]
+    labels: Sequence[Any] | None = None
+    known: Callable[[tuple[Any, ...]], Sequence[Any]] = _first_domain
+    cells: Callable[[tuple[Any, ...], Any], tuple[Array, Array]] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,10 +139,11 @@ class Metric:
     cells
         Inputs that are extra group keys; ``finish`` sees a trailing axis for each.
     ordered
-        Whether the (single) cell key is ordered and has many values, as scores have: ``finish``
-        then sees one slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do
-        not read it. Written with ``s.total``, ``s.dot`` and running sums it needs no array of all
-        cells.
+        Whether the cell key has many values in order, as scores have: ``finish`` then sees one
+        slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do not read it.
+        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells. Of
+        several cell keys every combination that occurs is a cell, and ``s.classes[0]`` is a Polars
+        frame with a column for each.
     runs
         Whether neighbouring ordered cells may be made one where they hold rows of one and the same
         kind (as under a ROC curve, a straight line): resamples are then of fewer cells.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from frame_eval.metrics.classification import matrix_metric, opposite
 from frame_eval.metrics.core import Better, Metric, Proportion
 from frame_eval.metrics.costs import mean_cost, mean_cost_gradient, no_cells
 from frame_eval.metrics.means import NO_ROWS
+from frame_eval.metrics.multilabel import differing, mean_of_rows
 
 
 def _hits(s: Any) -> Any:
@@ -330,26 +331,38 @@ def _share(s: Any) -> Any:
     return s.hits / s.n
 
 
-def hamming_loss(target: Source, pred: Source) -> Metric:
+def hamming_loss(
+    target: Source,
+    pred: Source,
+    *,
+    multilabel: bool = False,
+    labels: Sequence[Any] | None = None,
+) -> Metric:
     """The share of rows whose prediction is not the label (Hamming 1950).
 
-    With a row per label of each example it is the Hamming loss of multi-label classification.
+    Of several labels, in a row each or as lists, it is the share of (example, label) pairs in which
+    the label is there and not predicted, or the other way around.
 
     Parameters
     ----------
     target, pred
         Label columns of any one type.
+    multilabel
+        Whether both columns are lists of labels.
+    labels
+        With lists, all labels that there are; by default those that occur in the slice.
 
     Returns
     -------
     Metric
-        Called ``hamming_loss``, between 0 and 1, lower is better, with proportion intervals. Null
-        without rows.
+        Called ``hamming_loss``, between 0 and 1, lower is better, with proportion intervals (of
+        lists linearised ones). Null without rows.
 
     Raises
     ------
-    ColumnError
-        In a verb, when the two columns can not be compared.
+    EvalError
+        When ``labels`` come without ``multilabel``; in a verb, when the columns can not be
+        compared.
 
     Examples
     --------
@@ -358,6 +371,11 @@ def hamming_loss(target: Source, pred: Source) -> Metric:
     >>> df.eval.summary(fe.hamming_loss("gold", "pred"))["estimate"].item()
     0.25
     """
+    if multilabel:
+        options: dict[str, Any] = {"better": "lower", "bounds": (0, 1)}
+        return mean_of_rows("hamming_loss", target, pred, differing, labels, **options)
+    if labels is not None:
+        raise EvalError("labels= goes with multilabel=True")
     return Metric(
         "hamming_loss",
         {"hit": equal(target, pred)},

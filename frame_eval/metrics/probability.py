@@ -84,7 +84,7 @@ def brier(target: Source, prob: Source, *, positive: Any = None) -> Metric:
     )
 
 
-def _of_classes(target: Source, probs: Mapping[Any, Source]) -> dict[str, Input | Source]:
+def inputs_of_classes(target: Source, probs: Mapping[Any, Source]) -> dict[str, Input | Source]:
     """The inputs of a multiclass score: every probability, their total, and that of the label."""
     if len(probs) < 2:
         raise EvalError(f"probs names a column for each class, two or more, not {dict(probs)!r}")
@@ -129,7 +129,7 @@ def brier_multiclass(target: Source, probs: Mapping[Any, Source]) -> Metric:
     """
     return Metric(
         "brier_multiclass",
-        _of_classes(target, probs),
+        inputs_of_classes(target, probs),
         partial(_squared_of_classes, len(probs)),
         mean_of,
         gradient=mean_gradient,
@@ -211,7 +211,7 @@ def log_loss(
     if isinstance(prob, Mapping):
         if positive is not None:
             raise EvalError(f"positive={positive!r} goes with one column of probabilities")
-        inputs, sums = _of_classes(target, prob), partial(_loss_of_truth, clip)
+        inputs, sums = inputs_of_classes(target, prob), partial(_loss_of_truth, clip)
     else:
         inputs = {"y": label(target, positive), "p": probability(prob)}
         sums = partial(_binary_loss, clip)

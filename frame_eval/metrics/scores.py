@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, log10
@@ -12,6 +13,7 @@ import numpy as np
 from frame_eval.columns import Source, label, score
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.multiclass import Average, MultiClass, Ranking, averaged_ranking
 
 
 def sides(c: Any) -> Any:
@@ -40,8 +42,8 @@ def _auc_gradient(s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         of_positives, of_negatives = auc / positives, (1 - auc) / negatives
     return {
-        "pos": lambda c: _negatives_below(c) / pairs - of_positives,
-        "neg": lambda c: of_negatives - _positives_below(c) / pairs,
+        "pos": lambda c: c.by_cell(_negatives_below) / pairs - of_positives,
+        "neg": lambda c: of_negatives - c.by_cell(_positives_below) / pairs,
     }
 
 
@@ -69,8 +71,17 @@ def _few(s: Any) -> Any:
     return f"{rarer} row{'' if rarer == 1 else 's'} of the rarer class" if rarer < 20 else ""
 
 
+def _prevalence(s: Any) -> str:
+    total = float(s.total("n"))
+    return f"prevalence {float(s.total('pos')) / total:.3g}" if total else ""
+
+
 def _rough(_: Any) -> Any:
     return "not smooth: intervals by bootstrap only"
+
+
+def _rough_share(s: Any) -> Any:
+    return "; ".join(filter(None, (_prevalence(s), _rough(s))))
 
 
 def _flat(_: Any) -> Any:
@@ -78,6 +89,7 @@ def _flat(_: Any) -> Any:
 
 
 ROUGH: dict[str, Any] = {"smooth": False, "note": _rough, "gradient": _flat}
+ROUGH_SHARE = {**ROUGH, "note": _rough_share}
 
 
 def _auc_expression(c: Any) -> Any:
@@ -87,7 +99,17 @@ def _auc_expression(c: Any) -> Any:
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
 
-def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
+AUC = Ranking("roc_auc", _auc, _auc_gradient, ONE_CLASS, _few, apart=True)
+
+
+def roc_auc(
+    target: Source,
+    scores: Source | Mapping[Any, Source],
+    *,
+    positive: Any = None,
+    average: Average = "macro",
+    multi_class: MultiClass = "ovr",
+) -> Metric:
     """The probability that a positive scores above a negative, ties counting half.
 
     Parameters
@@ -95,21 +117,31 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     target
         A label column: boolean, 0/1, or any with ``positive``.
     scores
-        A numeric column, larger for more positive; infinities are legal.
+        A numeric column, larger for more positive; infinities are legal. Of several classes, a
+        mapping from each class to the column with its score.
     positive
-        The positive class; True or 1 by default.
+        The positive class of a single column; True or 1 by default.
+    average
+        Of several classes: ``"macro"``, the mean; ``"weighted"``, by the rows of each class;
+        ``"micro"``, all classes in one ranking; None, a row per class in a column ``class``.
+    multi_class
+        ``"ovr"``: each class against the rest (Fawcett 2006). ``"ovo"``: each against each other,
+        by the score of the first (Hand and Till 2001); weighted by the rows of both classes.
 
     Returns
     -------
     Metric
-        Called ``roc_auc``, between 0 and 1. Errors are linearised by placement values (DeLong,
-        DeLong and Clarke-Pearson 1988; Obuchowski 1997 for clusters), the interval is made on the
-        logit scale; at exactly 0 or 1 it is null. Null with one class only.
+        Called ``roc_auc``, or like ``macro_roc_auc`` and ``macro_roc_auc_ovo``, between 0 and 1.
+        Errors are linearised by placement values (DeLong, DeLong and Clarke-Pearson 1988;
+        Obuchowski 1997 for clusters; of an average, averaged), the interval is made on the logit
+        scale; at exactly 0 or 1 it is null. Null with one class only; classes that no row is of
+        are left out of an average and named in ``note``.
 
     Raises
     ------
     EvalError
-        In a verb, for labels other than 0 and 1 without ``positive``.
+        For options that go with several classes and one column, or the other way around; in a verb,
+        for labels other than 0 and 1 without ``positive``, or that are none of several classes.
 
     Examples
     --------
@@ -117,8 +149,15 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "score": [0.5, 0.5, 0.9, 0.1]})
     >>> df.eval.summary(fe.roc_auc("y", "score"))["estimate"].item()
     0.875
+    >>> df = pl.DataFrame({"y": ["a", "b", "c"], "a": [3, 1, 2], "b": [2, 3, 1], "c": [1, 2, 2]})
+    >>> df.eval.summary(fe.roc_auc("y", {k: k for k in "abc"}))["estimate"].item()
+    0.9166666666666666
     """
-    return _of_scores(
+    if isinstance(scores, Mapping):
+        _check_single(positive)
+        return averaged_ranking(AUC, target, scores, average, multi_class)
+    _check_several(average, multi_class)
+    return of_scores(
         "roc_auc",
         target,
         scores,
@@ -133,7 +172,19 @@ def roc_auc(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     )
 
 
-def _of_scores(
+def _check_single(positive: Any) -> None:
+    if positive is not None:
+        raise EvalError(f"positive={positive!r} goes with one column of scores")
+
+
+def _check_several(average: object, multi_class: object = "ovr") -> None:
+    if average != "macro" or multi_class != "ovr":
+        raise EvalError(
+            "average= and multi_class= go with a column of scores for each class: {class: column}"
+        )
+
+
+def of_scores(
     name: str, target: Source, scores: Source, positive: Any, finish: Any, **options: Any
 ) -> Metric:
     """A metric of the positives and negatives at each distinct score."""
@@ -224,7 +275,7 @@ def gini(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.gini("y", "score"))["estimate"].item()
     0.75
     """
-    return _of_scores(
+    return of_scores(
         "gini",
         target,
         scores,
@@ -307,13 +358,9 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
 
 
 def _ap_note(s: Any) -> Any:
-    total = float(s.total("n"))
-    if not total:
-        return ""
-    positives = _rows_of(s.total("pos"), s)
-    prevalence = f"prevalence {float(s.total('pos')) / total:.3g}"
+    prevalence, positives = _prevalence(s), _rows_of(s.total("pos"), s)
     few = f"{positives} positives: biased, and optimistic"
-    return f"{prevalence}; {few}" if positives < 50 else prevalence
+    return f"{prevalence}; {few}" if prevalence and positives < 50 else prevalence
 
 
 def _ap_expression(c: Any) -> Any:
@@ -322,8 +369,16 @@ def _ap_expression(c: Any) -> Any:
     return (c.s.filter(c.y == 1).rank("max", descending=True) / flagged).mean()
 
 
+AP = Ranking("average_precision", _ap, _ap_gradient, NO_POSITIVES, _ap_note, apart=False)
+
+
 def average_precision(
-    target: Source, scores: Source, *, positive: Any = None, at_prevalence: float | None = None
+    target: Source,
+    scores: Source | Mapping[Any, Source],
+    *,
+    positive: Any = None,
+    average: Average = "macro",
+    at_prevalence: float | None = None,
 ) -> Metric:
     """The step-wise area under the precision-recall curve, sum of (R_k - R_k-1) P_k.
 
@@ -335,9 +390,13 @@ def average_precision(
     target
         A label column: boolean, 0/1, or any with ``positive``.
     scores
-        A numeric column, larger for more positive; infinities are legal.
+        A numeric column, larger for more positive; infinities are legal. Of several classes, a
+        mapping from each class to the column with its score: each is taken against the rest.
     positive
-        The positive class; True or 1 by default.
+        The positive class of a single column; True or 1 by default.
+    average
+        Of several classes: ``"macro"``, the mean; ``"weighted"``, by the rows of each class;
+        ``"micro"``, all classes in one ranking; None, a row per class in a column ``class``.
     at_prevalence
         Restate it for a population in which this share is positive: the classes are weighted
         accordingly, with precision pi TPR / (pi TPR + (1 - pi) FPR). Random scores have the
@@ -346,16 +405,18 @@ def average_precision(
     Returns
     -------
     Metric
-        Called ``average_precision``, between 0 and 1. Errors are linearised by the influence of
-        each row, the interval is made on the logit scale (Boyd, Eng and Page 2013); ``note`` has
-        the prevalence, and warns under 50 positives, where the estimate is biased and optimistic.
-        Null without positives, and with ``at_prevalence`` without negatives.
+        Called ``average_precision``, or like ``macro_average_precision``, between 0 and 1. Errors
+        are linearised by the influence of each row, the interval is made on the logit scale (Boyd,
+        Eng and Page 2013); ``note`` has the prevalence, and warns under 50 positives, where the
+        estimate is biased and optimistic. Null without positives, and with ``at_prevalence``
+        without negatives; classes that no row is of are left out of an average and named in
+        ``note``.
 
     Raises
     ------
     EvalError
-        When ``at_prevalence`` is not between 0 and 1; in a verb, for labels other than 0 and 1
-        without ``positive``.
+        When ``at_prevalence`` is not between 0 and 1 or goes with several classes, and as
+        :func:`roc_auc`.
 
     Examples
     --------
@@ -364,8 +425,14 @@ def average_precision(
     >>> df.eval.summary(fe.average_precision("y", "score"))["estimate"].item()
     0.8333333333333333
     """
+    if isinstance(scores, Mapping):
+        _check_single(positive)
+        if at_prevalence is not None:
+            raise EvalError(f"at_prevalence={at_prevalence!r} goes with one column of scores")
+        return averaged_ranking(AP, target, scores, average)
+    _check_several(average)
     if at_prevalence is None:
-        return _of_scores(
+        return of_scores(
             "average_precision",
             target,
             scores,
@@ -377,7 +444,7 @@ def average_precision(
             expression=_ap_expression,
         )
     _check_share("at_prevalence", at_prevalence)
-    return _of_scores(
+    return of_scores(
         f"average_precision(prevalence={at_prevalence:g})",
         target,
         scores,
@@ -478,7 +545,7 @@ def partial_auc(
     0.6666666666666666
     """
     _check_share("max_fpr", max_fpr)
-    return _of_scores(
+    return of_scores(
         f"partial_auc(fpr<={max_fpr:g})",
         target,
         scores,
@@ -532,7 +599,7 @@ def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.ks("y", "score"))["estimate"].item()
     0.5
     """
-    return _of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
+    return of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
 
 
 def _points(s: Any) -> tuple[Any, Any]:
@@ -579,7 +646,7 @@ def precision_at_recall(
     -------
     Metric
         Called ``precision_at_recall(0.8)``, between 0 and 1. Without an interval: it is not
-        smooth. Null without positives.
+        smooth. ``note`` has the prevalence. Null without positives.
 
     Raises
     ------
@@ -595,13 +662,13 @@ def precision_at_recall(
     0.6666666666666666
     """
     _check_bound("recall", recall)
-    return _of_scores(
+    return of_scores(
         f"precision_at_recall({recall:g})",
         target,
         scores,
         positive,
         partial(_precision_at_recall, recall),
-        **ROUGH,
+        **ROUGH_SHARE,
         undefined=NO_POSITIVES,
     )
 
@@ -626,7 +693,8 @@ def recall_at_precision(
     -------
     Metric
         Called ``recall_at_precision(0.9)``, between 0 and 1. Without an interval: it is not
-        smooth. Null without positives, and where no threshold reaches the precision.
+        smooth. ``note`` has the prevalence. Null without positives, and where no threshold reaches
+        the precision.
 
     Raises
     ------
@@ -642,13 +710,13 @@ def recall_at_precision(
     0.5
     """
     _check_bound("precision", precision)
-    return _of_scores(
+    return of_scores(
         f"recall_at_precision({precision:g})",
         target,
         scores,
         positive,
         partial(_recall_at_precision, precision),
-        **ROUGH,
+        **ROUGH_SHARE,
         undefined={
             **NO_POSITIVES,
             f"no threshold reaches precision {precision:g}": partial(_unreachable, precision),
@@ -663,9 +731,14 @@ def _check_bound(name: str, value: float) -> None:
 
 def _top(k: float, s: Any) -> tuple[Any, Any]:
     """Expected positives among the rows that fit, and how many fit."""
+    rows = np.sum(s.rows, axis=-1)
+    return top_share(k if k < 1 else np.minimum(k / np.maximum(rows, 1.0), 1.0), s)
+
+
+def top_share(share: Any, s: Any) -> tuple[Any, Any]:
+    """Expected positives among a share of the rows, those with the highest scores; its size."""
     n = s.n[..., ::-1]
-    rows, total = np.sum(s.rows, axis=-1), np.sum(n, axis=-1)
-    fit = total * (k if k < 1 else np.minimum(k / np.maximum(rows, 1.0), 1.0))
+    fit = np.sum(n, axis=-1) * share
     flagged = np.clip(over(fit[..., None] - (np.cumsum(n, axis=-1) - n), n), 0, 1)
     return np.sum(s.pos[..., ::-1] * flagged, axis=-1), fit
 
@@ -710,6 +783,7 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     -------
     Metric
         Called ``precision@500``, between 0 and 1. Without an interval: the cut is not smooth.
+        ``note`` has the prevalence.
 
     Raises
     ------
@@ -724,7 +798,7 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     0.75
     """
     finish = partial(_precision_at_k, _check_k(k))
-    return _of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH)
+    return of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH_SHARE)
 
 
 def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
@@ -748,8 +822,8 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
     Returns
     -------
     Metric
-        Called ``recall@500``, between 0 and 1. Without an interval: the cut is not smooth. Null
-        without positives.
+        Called ``recall@500``, between 0 and 1. Without an interval: the cut is not smooth.
+        ``note`` has the prevalence. Null without positives.
 
     Raises
     ------
@@ -763,13 +837,13 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
     >>> df.eval.summary(fe.recall_at_k("y", "score", 0.5))["estimate"].item()
     0.75
     """
-    return _of_scores(
+    return of_scores(
         f"recall@{k}",
         target,
         scores,
         positive,
         partial(_recall_at_k, _check_k(k)),
-        **ROUGH,
+        **ROUGH_SHARE,
         undefined=NO_POSITIVES,
     )
 

@@ -89,7 +89,8 @@ def reduce(
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
         found: Query | Scored
-        ranked = first.ordered and first.unit is None and not (by_example or tabled or roles.strata)
+        ranked = first.ordered and len(first.cells) == 1 and first.unit is None
+        ranked = ranked and not (by_example or tabled or roles.strata)
         if ranked and not (counted and by_cell(base, _cell_keys(base, first))):
             found = scored(base, chosen, missing)
         else:

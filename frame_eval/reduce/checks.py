@@ -7,7 +7,7 @@ from typing import Any
 
 import narwhals as nw
 
-from frame_eval.columns import Input, unwrapped
+from frame_eval.columns import OF_A_CLASS, Input, unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import collect
@@ -59,7 +59,7 @@ def explain(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> 
         if invalid is not None and (bad := count(prepared.frame, invalid.fill_null(False))):
             if given.kind in ("probability", "total"):
                 _explain_range(prepared.frame.filter(invalid), alias, given, columns, bad)
-            if given.kind in ("truth", "rank"):
+            if given.kind in OF_A_CLASS:
                 raise EvalError(
                     f"{bad} rows of column {columns[0]!r} are none of the classes "
                     f"{listing(given.classes)}; name a column for every class"

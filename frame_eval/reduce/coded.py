@@ -23,7 +23,10 @@ from frame_eval.threads import concurrently, halves
 
 @dataclass(frozen=True)
 class Reduced:
-    """The sums of every metric, with what the codes of slices, systems and examples mean."""
+    """The sums of every metric, with what the codes of slices, systems and examples mean.
+
+    The last ``conditions`` slices are named ones, which there are also without rows.
+    """
 
     slices: pl.DataFrame
     systems: pl.DataFrame
@@ -31,6 +34,12 @@ class Reduced:
     tables: list[Any]  # a Table, or a Ranked where cells are ordered, for every metric
     cluster_of: Ints | None = None
     example_ids: pl.DataFrame | None = None
+    conditions: int = 0
+
+    @property
+    def named(self) -> Any:
+        """Which slices are named conditions."""
+        return np.arange(self.shape[0]) >= self.shape[0] - self.conditions
 
 
 class Cells(Protocol):
@@ -118,6 +127,7 @@ def coded(
         tables,
         cluster_of,
         ids,
+        len(prepared.conditions),
     )
 
 
@@ -329,6 +339,8 @@ def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
     """Positions of the cell keys among their sorted values (-1: missing), and these values."""
     if not found.cells:
         return [], ()
+    if metric.ordered and len(metric.cells) > 1:
+        return _combinations(found, metric)
     columns = [found.frame[name] for name in found.cells]
     domain = pl.concat([column.alias("x") for column in columns]).drop_nulls().unique().sort()
     if metric.ordered:
@@ -347,6 +359,15 @@ def _cells(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
     # Without any label there is one class, which stays empty.
     classes = domain.to_list() or [None]
     return coded, tuple(classes for _ in coded)
+
+
+def _combinations(found: Query, metric: Metric) -> tuple[list[Ints], tuple[Any, ...]]:
+    """Every combination of the cell keys as one cell, -1 where one of them is missing."""
+    named = zip(metric.cells, found.cells, strict=True)
+    keys = found.frame.select(pl.col(alias).alias(name) for name, alias in named)
+    code, combinations = codes(keys, metric.cells)
+    missing = keys.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
+    return [np.where(missing, -1, code)], (combinations,)
 
 
 def _in_slices(table: Table, members: list[Ints]) -> Table:
@@ -382,14 +403,14 @@ def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
     """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
     if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
-    values = column.cast(pl.Int64).to_numpy()
-    low, high = int(values.min()), int(values.max())
-    if high - low > 4 * len(values) + 1000:
+    dtype, column = column.dtype, column.cast(pl.Int64)
+    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]  # there are rows
+    if high - low > 4 * len(column) + 1000:
         return None
-    values = values - low if low else values
+    values = column.to_numpy() - low if low else column.to_numpy()
     there = np.zeros(high - low + 1, bool)
     there[values] = True
-    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(column.dtype)
+    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(dtype)
     if not there.all():
         values = (np.cumsum(there) - 1)[values]
     return values, distinct.to_frame()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,17 +13,18 @@ import numpy.typing as npt
 import polars as pl
 
 from frame_eval.table import Floats
+from frame_eval.threads import spread_out
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"
 
-_BLOCK = 1 << 15  # numbers that are worked on at once stay in the cache
+_BLOCK = 1 << 17  # numbers that are worked on at once stay in the cache
 _MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
 
 
-def blocks(length: int) -> Iterator[slice]:
+def blocks(length: int) -> list[slice]:
     """Slices that cover an array piece by piece."""
-    return (slice(start, start + _BLOCK) for start in range(0, length, _BLOCK))
+    return [slice(start, start + _BLOCK) for start in range(0, length, _BLOCK)]
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,20 @@ class Score:
     def of(cls, values: Floats) -> Score:
         """How to code some numbers; -0.0 and 0.0 are one, and none may be NaN."""
         bits = values.view(np.int64)
-        used, nearest = 0, 2**64 - 1
-        for part in blocks(len(values)):
+
+        def of_block(part: slice) -> tuple[int, int, float, float]:
             magnitude = bits[part] & _MAGNITUDE
-            used |= int(np.bitwise_or.reduce(magnitude))
+            used = int(np.bitwise_or.reduce(magnitude))
             # Zero wraps around to the largest number.
-            nearest = min(nearest, int((magnitude.view(np.uint64) - np.uint64(1)).min()))
+            nearest = int((magnitude.view(np.uint64) - np.uint64(1)).min())
+            return used, nearest, values[part].min(), values[part].max()
+
+        found = spread_out(of_block, blocks(len(values))) or [(0, 0, 0.0, 0.0)]
+        each_used, each_nearest, lows, highs = zip(*found, strict=True)
+        used = reduce(or_, each_used)
         spare = (used & -used).bit_length() - 1 if used else 0
-        gap = (((nearest + 1) >> spare) - 1) if used else 0
-        extremes = (values.min(), values.max()) if len(values) else (0.0, 0.0)
+        gap = (((min(each_nearest) + 1) >> spare) - 1) if used else 0
+        extremes = min(lows), max(highs)
         low, high = (cls._signed(extreme, spare, gap) for extreme in extremes)
         return cls(values, (high - low).bit_length(), spare, gap, low)
 
@@ -72,6 +80,21 @@ class Score:
         bits = int(np.float64(abs(value)).view(np.int64))
         return int(np.sign(value)) * ((bits >> spare) - gap if bits else 0)
 
+    def field(self) -> tuple[Field, int]:
+        """The codes as a field."""
+        return self, self.width
+
+    def rounded(self, bits: int) -> tuple[Field, int]:
+        """The codes without their last bits as a field."""
+        return lambda part: self(part) >> np.uint64(bits), self.width - bits
+
+    def told_apart(self, bits: int) -> bool:
+        """Whether different numbers differ without their last bits too."""
+        mask = np.uint64((1 << bits) - 1)
+        both = [(lambda part: self(part) & mask, bits), self.rounded(bits)]
+        packed = Packed(len(self.values), both)
+        return np.array_equal(packed.changes(0), packed.changes(1))
+
     def decoded(self, code: Words) -> Floats:
         """The numbers behind some codes."""
         signed = code.view(np.int64) + np.int64(self.least)
@@ -89,26 +112,35 @@ class Packed:
     fields
         From a part of the rows to its numbers, and the bits that they need; the least significant
         first.
+    into
+        Where the words are written, which may be where the numbers of a field are.
     """
 
-    def __init__(self, length: int, fields: Sequence[tuple[Field, int]]) -> None:
+    def __init__(
+        self, length: int, fields: Sequence[tuple[Field, int]], into: Words | None = None
+    ) -> None:
         self.widths = [width for _, width in fields]
         total, last = sum(self.widths), self.widths[-1]
         # The upper word is the last field alone, where the others fill the lower one.
         self.base = min(total - last, 64) if total > 64 else 64
         small = total - self.base <= 16
-        low = np.zeros(length, np.uint64)
+        low = np.empty(length, np.uint64) if into is None else into
         high: Any = np.zeros(length, np.uint16 if small else np.uint64) if total > 64 else None
-        for part in blocks(length):
-            offset = 0
+
+        def pack(part: slice) -> None:
+            offset, word = 0, np.zeros(len(low[part]), np.uint64)
             for values, width in fields:
                 value = values(part)
                 if high is not None and offset + width > self.base:
                     upper = _shifted(value, offset - self.base)
                     high[part] |= upper.astype(high.dtype)
                 if offset < self.base and width:
-                    low[part] |= value << np.uint64(offset)
+                    value <<= np.uint64(offset)
+                    word |= value
                 offset += width
+            low[part] = word
+
+        spread_out(pack, blocks(length))
         self.low, self.high = _sorted(low, high)
 
     def field(self, position: int, rows: Any = slice(None)) -> Words:
@@ -126,10 +158,13 @@ class Packed:
         """Where a row differs from the one before in any but the first fields."""
         beneath = np.uint64(1 << sum(self.widths[:fields]))
         new = np.ones(len(self.low), bool)
-        for part in blocks(len(new) - 1):
+
+        def compare(part: slice) -> None:
             after = slice(part.start + 1, part.stop + 1)
             here = self.low[after]
             new[after] = (here ^ self.low[part][: len(here)]) >= beneath
+
+        spread_out(compare, blocks(len(new) - 1))
         if self.high is not None:
             new[1:] |= self.high[1:] != self.high[:-1]
         return new

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,8 @@ from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Floats, Ints, Part, Ranked, Units, numbered
+from frame_eval.table import Floats, Ints, Part, Ranked, Units
+from frame_eval.threads import spread_out
 
 _ZERO_ONE = {"flag", "label", "equal"}
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key
@@ -74,8 +75,10 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
 def _narrow(prepared: Prepared, alias: str) -> Any:
     """A column that can only be 0 or 1 as a byte."""
     given, _, invalid = prepared.invalid[alias]
-    small = given.kind in _ZERO_ONE and invalid is None
-    return nw.col(alias).cast(nw.Int8) if small else nw.col(alias)
+    if given.kind not in _ZERO_ONE or invalid is not None:
+        return nw.col(alias)
+    # By way of a boolean, which is faster than to see whether each number fits.
+    return (nw.col(alias) != 0).cast(nw.Int8).alias(alias)
 
 
 def _filled(prepared: Prepared, rows: pl.DataFrame, metric: Metric) -> pl.DataFrame:
@@ -129,17 +132,35 @@ class Scored:
 class _Units:
     """The units of every group, numbered within it: few bits where they are nested.
 
-    ``code`` has those of each group in order, ``first`` where each group's start; ``number`` is
-    that of each row in its group, and ``most`` how many a group has at most.
+    Those of group i have their codes in ``code[edges[i]:edges[i + 1]]``; ``number`` says of rows
+    which of these theirs is, and ``most`` is how many a group has at most.
     """
 
+    number: Callable[[Any], Any]
+
     def __init__(self, unit: Ints, place: Ints | None, groups: int) -> None:
+        if place is None:
+            place = np.broadcast_to(np.int64(0), len(unit))
         size = int(unit.max(initial=0)) + 1
-        key, at = numbered(unit if place is None else place * size + unit)
-        group, self.code = key // size, key % size
-        self.first = np.searchsorted(group, np.arange(groups))
-        self.number = at if place is None else at - self.first[place]
-        self.most = int(self.number.max(initial=0)) + 1
+        if groups * size <= 4 * len(unit) + 1000:
+            # Marking the pairs that occur spares the sort where most of them do.
+            there = np.zeros((groups, size), bool)
+            for part in blocks(len(unit)):
+                there[place[part], unit[part]] = True
+            group, self.code = np.nonzero(there)
+            table = np.cumsum(there, axis=1, dtype=np.int32) - 1
+            self.number = lambda rows: table[place[rows], unit[rows]]
+            self.edges = np.searchsorted(group, np.arange(groups + 1))
+        else:
+            pair, at = np.unique(place * size + unit, return_inverse=True)
+            group, self.code = pair // size, pair % size
+            self.edges = np.searchsorted(group, np.arange(groups + 1))
+            self.number = lambda rows: at[rows] - self.edges[place[rows]]
+        self.most = int(np.diff(self.edges).max(initial=1))
+
+    def field(self) -> tuple[Field, int]:
+        """The numbers as a field."""
+        return lambda part: self.number(part).astype(np.uint64), (self.most - 1).bit_length()
 
 
 class Order:
@@ -150,9 +171,9 @@ class Order:
         chosen: Any = slice(None)
         if not inside.all():
             chosen = slice(0, 0) if alone else np.flatnonzero(inside[scored.group])
-        values = scored.rows[scored.score].to_numpy()[chosen]
-        self.scored, self.chosen, self.length = scored, chosen, len(values)
-        self.score = Score.of(values)
+        self.scored, self.chosen = scored, chosen
+        self.score = self._read()
+        self.length = len(self.score.values)
         self.groups, self.counts = np.maximum(code, 0), np.array([self.length])
         place = None
         if not alone:
@@ -166,25 +187,54 @@ class Order:
             self.units = _Units(scored.unit[chosen], place, len(self.groups))
         fields = [position(self.length)] if scored.bits is None else self._bits(scored.bits)
         self.above = len(fields)
-        fields.append((self.score, self.score.width))
-        if place is not None:
-            fields.append(whole(place, len(self.groups)))
+        self.place = [] if place is None else [whole(place, len(self.groups))]
         self.missing = code[inside], scored.missing[inside]
-        self.packed = Packed(self.length, fields)
+        self.packed, new = self._sorted(fields)
+        # Where the cells start among the rows, and where all end; None if every row is one.
+        self.starts = None if new.all() else np.append(np.flatnonzero(new), self.length)
         self.parts: dict[Any, Part] = {}
 
     def _bits(self, names: Sequence[str]) -> list[tuple[Field, int]]:
         """The inputs of 0 and 1, and the unit if there is one."""
         fields = [whole(self.scored.rows[name].to_numpy()[self.chosen], 2) for name in names]
         if self.units is not None:
-            fields.append(whole(self.units.number, self.units.most))
+            fields.append(self.units.field())
         return fields
 
+    def _read(self) -> Score:
+        """The scores, in memory of our own: the words that they go into are written over them."""
+        values = self.scored.rows[self.scored.score]
+        parts = [part.to_numpy() for part in values.get_chunks()]
+        whole = np.concatenate(parts)
+        return Score.of(whole if isinstance(self.chosen, slice) else whole[self.chosen])
+
+    def _packed(self, score: Score, *fields: tuple[Field, int]) -> Packed:
+        into = score.values.view(np.uint64)
+        return Packed(self.length, [*fields, *self.place], into)
+
+    def _sorted(self, fields: Sequence[tuple[Field, int]]) -> tuple[Packed, npt.NDArray[np.bool_]]:
+        """The rows in order, and which of them start a cell.
+
+        In one word, if that only takes the last bits of scores, and these tell no rows apart.
+        """
+        score, most = self.score, int(self.counts.max(initial=1))
+        bits = score.width + sum(width for _, width in [*fields, *self.place]) - 64
+        # Of so many random numbers it is unlikely that two agree in all bits that are left.
+        self.rounded = bits > 0 and score.width - bits >= 2 * most.bit_length() + 4
+        if self.rounded:
+            packed = self._packed(score, *fields, score.rounded(bits))
+            new = packed.changes(self.above)
+            if new.all() or self._read().told_apart(bits):
+                return packed, new
+            self.rounded, score = False, self._read()
+        packed = self._packed(score, *fields, score.field())
+        return packed, packed.changes(self.above)
+
     @cached_property
-    def starts(self) -> Ints | None:
-        """Where the cells start among the rows, and where all end; None if every row is one."""
-        new = self.packed.changes(self.above)
-        return None if new.all() else np.append(np.flatnonzero(new), self.length)
+    def _scores(self) -> Packed:
+        """The rows in order with all bits of their scores in the first field."""
+        score = self._read()
+        return self._packed(score, score.field())
 
     @cached_property
     def weight(self) -> Floats | None:
@@ -202,11 +252,13 @@ class Order:
         """Which unit of its group each row belongs to."""
         assert self.units is not None
         if self.scored.bits is None:
-            return self.units.number[self._position(rows)]
+            found: Ints = self.units.number(self._position(rows))
+            return found
         return self.packed.field(len(self.scored.bits), rows).view(np.int64)
 
     def _score(self, rows: Any) -> Floats:
-        return self.score.decoded(self.packed.field(self.above, rows))
+        packed, field = (self._scores, 0) if self.rounded else (self.packed, self.above)
+        return self.score.decoded(packed.field(field, rows))
 
     def part(self, metric: Metric) -> Part:
         """The cells of a metric of these rows; metrics of the same sums share them."""
@@ -223,7 +275,7 @@ class Order:
         units = None
         if self.units is not None:
             units = Units(
-                np.append(self.units.first[there], len(self.units.code)),
+                np.append(self.units.edges[:-1][there], self.units.edges[-1]),
                 self.units.code,
                 self._unit,
             )
@@ -246,8 +298,11 @@ class Order:
         small = of_kinds.astype(np.int8)
         kinds = small if np.array_equal(small, of_kinds) else of_kinds
         found, mask = np.empty(self.length, kinds.dtype), np.uint64((1 << len(bits)) - 1)
-        for part in blocks(self.length):
+
+        def look_up(part: slice) -> None:
             found[part] = kinds[(self.packed.low[part] & mask).view(np.int64)]
+
+        spread_out(look_up, blocks(self.length))
         return found
 
     def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:

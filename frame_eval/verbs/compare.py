@@ -53,6 +53,7 @@ from frame_eval.verbs.summary import (
     check_metrics,
     check_names,
     notes_of,
+    of_one_class,
     per_class,
     together,
 )
@@ -378,7 +379,9 @@ def contrast(
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
-        there = sum(_lengths(table, len(pairs) * found.shape[0]) for table in tables[0]) > 0
+        slices = len(pairs) * found.shape[0]
+        there = sum(_lengths(table, slices) for table in tables[0]) > 0
+        there |= np.tile(found.named, len(pairs))
         notes: list[Any] = [""] * len(tables)
         if paired:
             matches = [_matched(table, found, pairs, unmatched, missing) for table in tables]
@@ -543,6 +546,13 @@ def _check_match(
     torn = np.intersect1d(np.intersect1d(first, second), alone)
     names = [found.systems.row(i) for i in pairs[at]]
     between = " and ".join(map(repr, unwrapped(names)))
+    of_pair = only[only // per_pair == at]
+    if found.named[of_pair % per_pair // size].any() and not len(torn):
+        raise EvalError(
+            f"{len(alone)} examples are in a slice for only one of {between} (such as "
+            f"{_examples(found, alone)}): only one answered them, or a condition is about the "
+            "answer; say unmatched='drop' to compare the common ones, or slice by what was asked"
+        )
     raise EvalError(_mismatch(found, between, bool(shared[at]), torn, alone))
 
 
@@ -623,7 +633,8 @@ def _contrasts(
     for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
         at = position[metric.name]
         remarks = [notes[at], *_imbalance(metric, prevalence)]
-        both = sides(metric, tables[at])
+        first, second = (of_one_class(metrics[at], table, label) for table in tables[at])
+        both = sides(metric, (first, second))
         result.append(Contrast(at, metric, label, pairs, both, present, remarks))
     return result
 

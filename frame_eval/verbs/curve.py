@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -12,17 +13,22 @@ from frame_eval.columns import By, Columns, Source, score, slices
 from frame_eval.columns import label as label_of
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
-from frame_eval.inference.curves import Flagged, points_of, reliability
+from frame_eval.inference.curves import Flagged, Units, by_group, points_of, reliability
 from frame_eval.inference.ranked import sums_of
-from frame_eval.metrics.core import Metric
+from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.scores import sides
-from frame_eval.reduce import Reduced, Roles, reduce
+from frame_eval.reduce import Reduced, Roles, Table, reduce
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import check_level, check_names
 
-Kind: TypeAlias = Literal["roc", "pr", "det", "threshold", "risk_coverage", "reliability", "gain"]
+Kind: TypeAlias = Literal[
+    "roc", "pr", "det", "threshold", "gain", "risk_coverage", "abstention", "reliability"
+]
 Strategy: TypeAlias = Literal["uniform", "quantile"]
-RATES = ("fpr", "tpr", "fnr", "recall", "precision", "accuracy", "gain", "risk", "observed")
+RATES = (
+    *("fpr", "tpr", "fnr", "recall", "precision", "accuracy", "gain", "risk", "observed"),
+    *("correct", "wrong", "abstained"),
+)
 NAMES = (
     *("curve", "threshold", "tp", "fp", "fn", "tn", "f1", "share", "lift", "coverage"),
     *("bin_low", "bin_high", "predicted", "n", "note", "rule", "objective"),
@@ -43,6 +49,7 @@ def curve(
     positive: Any = None,
     by: By = None,
     system: Columns | None = None,
+    cluster: Columns | None = None,
     weight: Source | None = None,
     overall: bool = False,
     points: int | None = 1000,
@@ -67,7 +74,9 @@ def curve(
         ``fpr``, ``accuracy``, ``f1``. ``"gain"``: ``share`` flagged, ``gain`` (the share of
         positives among them) and ``lift``. ``"risk_coverage"``: ``coverage``, the share kept, and
         ``risk``, the share of errors among it, for a label that says what is correct and a
-        confidence as score. ``"reliability"``: ``predicted``, the mean probability in a bin, and
+        confidence as score. ``"abstention"``: the same with the shares of all rows that are
+        ``correct``, ``wrong`` and ``abstained``, and ``accuracy`` among those kept.
+        ``"reliability"``: ``predicted``, the mean probability in a bin, and
         ``observed``, its share of positives, with ``bin_low`` and ``bin_high``.
     label
         A label column: boolean, 0/1, or any with ``positive``.
@@ -75,7 +84,7 @@ def curve(
         A numeric column, larger for more positive; a probability for ``"reliability"``.
     positive
         The positive class; True or 1 by default.
-    by, system, weight, overall
+    by, system, cluster, weight, overall
         As in :func:`summary`.
     points
         The most thresholds of a curve, at least 50; None for all. Between those that are kept,
@@ -88,8 +97,10 @@ def curve(
         For ``"reliability"``: bins of equal width, (lo, hi] with 0 in the first, or with
         ``"quantile"`` of equal weight, whose ends are then the scores in them.
     level
-        Of the pointwise bands, ``<rate>_low`` and ``<rate>_high``: Wilson's interval on the count
-        behind each rate, rows taken as independent. Null with weights and at another prevalence.
+        Of the pointwise bands, ``<rate>_low`` and ``<rate>_high``: the interval that
+        :func:`summary` has for the rate at that threshold, Wilson's on the count behind it, or with
+        clusters or weights on the effective size. Null at another prevalence. Bands over many
+        clusters (or different weights) take time in proportion to ``points``.
     missing
         Null or NaN in label or score: ``"raise"`` or ``"drop"``.
 
@@ -116,20 +127,22 @@ def curve(
     check_option("kind", kind, get_args(Kind))
     check_option("strategy", strategy, get_args(Strategy))
     check_option("missing", missing, ("raise", "drop"))
-    _check_points(points)
+    check_points(points)
     if not isinstance(bins, int) or bins < 1:  # type: ignore[redundant-expr]  # users are not checked
         raise EvalError(f"bins={bins!r} is not a positive integer")
     _check_prevalence(kind, at_prevalence)
     check_level(level)
+    roles = Roles.of(system, None, None, cluster, weight)
+    grouped = cluster is not None or weight is not None
     found = at_thresholds(
-        frame, label, score, positive, by, system, weight, overall=overall, missing=missing
+        frame, label, score, positive, by, roles, overall=overall, missing=missing, tabled=grouped
     )
     blocks = []
-    for group, sums in sums_of(found.tables[0]):
+    for group, sums, units in _groups(found):
         if kind == "reliability":
-            columns = reliability(sums, bins, strategy, level, counted=weight is None)
+            columns = reliability(sums, bins, strategy, level, counted=not grouped, units=units)
         else:
-            flagged = Flagged.of(sums, counted=weight is None)
+            flagged = Flagged.of(sums, counted=not grouped, units=units)
             if at_prevalence is not None:
                 flagged = flagged.at_prevalence(at_prevalence)
             columns = points_of(kind, flagged, points, level)
@@ -143,15 +156,17 @@ def at_thresholds(
     scores: Source,
     positive: Any,
     by: By,
-    system: Columns | None,
-    weight: Source | None,
+    roles: Roles,
     *,
     overall: bool,
     missing: str,
+    tabled: bool = False,
 ) -> Reduced:
-    """Positives and negatives at every distinct score of every slice and system."""
+    """Positives and negatives at every distinct score of every slice and system.
+
+    With ``tabled`` also of every unit.
+    """
     chosen = slices(by, overall)
-    roles = Roles.of(system, None, None, None, weight)
     check_names((*chosen.shown, *roles.system), NAMES)
     counts = Metric(
         "counts",
@@ -162,11 +177,21 @@ def at_thresholds(
         ordered=True,
         counts=True,
     )
-    return reduce(frame, [counts], chosen, roles, missing=missing, moments=False)
+    return reduce(frame, [counts], chosen, roles, missing=missing, moments=tabled, tabled=tabled)
+
+
+def _groups(found: Reduced) -> Iterator[tuple[int, Sums, Units | None]]:
+    """The sums of every slice and system that has rows, and its units if there is a table."""
+    table = found.tables[0]
+    if isinstance(table, Table):
+        yield from by_group(table, found.shape[1])
+    else:
+        for group, sums in sums_of(table):
+            yield group, sums, None
 
 
 def assembled(
-    found: Reduced, blocks: list[tuple[int, dict[str, Any], str | None]], kind: str
+    found: Reduced, blocks: Sequence[tuple[int, Mapping[str, Any], str | None]], kind: str
 ) -> pl.DataFrame:
     """The columns of all groups below one another, with the keys in front."""
     lengths = [len(columns["n"]) for _, columns, _ in blocks]
@@ -204,6 +229,7 @@ def _check_prevalence(kind: str, given: object) -> None:
         raise EvalError(f"at_prevalence={given!r} is for thresholds, and between 0 and 1")
 
 
-def _check_points(points: object) -> None:
+def check_points(points: object) -> None:
+    """Raise unless it is a number of points that a curve can be thinned to, or None."""
     if points is not None and (not isinstance(points, int) or points < 50):
         raise EvalError(f"points={points!r} is neither None nor a whole number of at least 50")

@@ -22,7 +22,7 @@ from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.scores import in_bins
-from frame_eval.reduce import Ranked, Reduced, Roles, reduce
+from frame_eval.reduce import Ranked, Reduced, Roles, Table, reduce
 from frame_eval.running import current
 from frame_eval.verbs.results import joined, with_keys
 
@@ -296,7 +296,7 @@ def _estimated(metric: Metric, table: Any, shape: tuple[int, int], errors: bool)
     if isinstance(table, Ranked):
         wanted = errors and (metric.smooth or metric.quantile is not None)
         return ranked(metric, table, *shape, errors=wanted)
-    return linear(metric, table, *shape)
+    return linear(metric, table, *shape, errors=errors)
 
 
 def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
@@ -350,22 +350,34 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
         if metric.per_class is None:
             result.append((metric, None, table))
             continue
-        wanted = metric.per_class.labels
-        if wanted is not None and not set(wanted) & set(table.classes[0]):
-            raise EvalError(
-                f"no class is among labels={wanted!r}. Classes: {listing(table.classes[0])}."
+        known, wanted = metric.per_class.known(table.classes), metric.per_class.labels
+        if wanted is not None and not set(wanted) & set(known):
+            raise EvalError(f"no class is among labels={wanted!r}. Classes: {listing(known)}.")
+        result += [
+            (
+                metric.per_class.of(value).alias(metric.name),
+                value,
+                of_one_class(metric, table, value),
             )
-        for k, value in enumerate(table.classes[0]):
-            if wanted is None or value in wanted:
-                single = metric.per_class.of(k)
-                result.append((single.alias(metric.name), value, table))
+            for value in (known if wanted is None else wanted)
+        ]
     return result
+
+
+def of_one_class(metric: Metric, table: Table, value: Any) -> Table:
+    """The table of the metric of a class: the same, or with label and prediction as its cells."""
+    if metric.per_class is None or metric.per_class.cells is None:
+        return table
+    cells = metric.per_class.cells(table.classes, value)
+    (code,) = table.cells
+    domain = [False, True]
+    return replace(table, cells=tuple(c[code] for c in cells), classes=(domain, domain)).merged()
 
 
 def notes_of(metric: Metric, found: Linear) -> Any:
     """Why an estimate is null, or what the metric has to remark on it."""
     missing = ~np.isfinite(found.estimate)
-    notes = found.totals.apply(lambda s: _reasons(metric, s), default="")
+    notes = found.totals.apply(lambda s: _reasons(metric, s), default="", where=missing)
     notes = np.where(missing, notes, "")
     notes[missing & (notes == "")] = "undefined"
     notes[found.rows == 0] = "no rows"

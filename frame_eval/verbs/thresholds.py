@@ -20,6 +20,7 @@ from frame_eval.inference.thresholds import (
     by_precision,
     by_recall,
 )
+from frame_eval.reduce import Roles
 from frame_eval.verbs.curve import at_thresholds
 from frame_eval.verbs.results import with_keys
 
@@ -105,8 +106,9 @@ def best_threshold(
     """
     check_option("missing", missing, ("raise", "drop"))
     rule = _criterion(c_fp, c_fn, fbeta, min_recall, min_precision)
+    roles = Roles.of(system, None, None, None, weight)
     found = at_thresholds(
-        frame, label, score, positive, by, system, weight, overall=overall, missing=missing
+        frame, label, score, positive, by, roles, overall=overall, missing=missing
     )
     groups, rows = [], []
     for group, sums in sums_of(found.tables[0]):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -12,7 +14,9 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 import frame_eval as fe
-from frame_eval.inference.resample import Draws
+from frame_eval.inference import resample
+from frame_eval.inference.resample import Draws, coins
+from frame_eval.inference.urns import Kinds, urn
 
 KINDS = ("percentile", "basic", "bca", "studentized")
 SCIPY = {"percentile": "percentile", "basic": "basic", "bca": "BCa"}
@@ -50,8 +54,16 @@ def two_systems(n=250, clusters=40, seed=0, shift=0.3):
 
 @pytest.mark.parametrize(
     "counts",
-    [[3, 4, 20], [1] * 30, [1] * 9000, [2, 1, 3] * 20, [1000, 2000, 500]],
-    ids=["kinds", "few", "many", "some-alike", "two-thousand"],
+    [
+        [3, 4, 20],
+        [1] * 30,
+        [1] * 9000,
+        [2, 1, 3] * 20,
+        [1000, 2000, 500],
+        [*range(1, 61)],
+        [*range(50, 250)],
+    ],
+    ids=["kinds", "few", "many", "some-alike", "two-thousand", "all-sizes", "many-of-many"],
 )
 def test_weights_are_multinomial(counts):
     counts, resamples = np.array(counts), 4000
@@ -77,6 +89,56 @@ def test_weights_are_multinomial(counts):
         stats.chisquare(seen[usual], expected[usual] * seen[usual].sum() / expected[usual].sum())[1]
         > 1e-4
     )
+
+
+def test_coins_are_fair_and_independent():
+    thrown = coins(20_000, 70, np.random.default_rng(3))
+    assert set(np.unique(thrown)) == {0, 1}
+    # Five standard errors of 70 shares, and of the 2,415 correlations.
+    assert np.abs(thrown.mean(0) - 0.5).max() < 5 * 0.5 / np.sqrt(20_000)
+    correlation = np.corrcoef(thrown.T) - np.eye(70)
+    assert np.abs(correlation).max() < 5 / np.sqrt(20_000)
+
+
+def test_threads_change_no_draw(monkeypatch):
+    counts = np.ones(3000, np.int64)
+    monkeypatch.setattr(resample, "_BLOCK", 2**16)
+    shared = Draws(200, 7).each(np.copy, counts)
+    assert len(shared) > 5
+    monkeypatch.setattr(resample, "_MOST", 1)
+    assert_array_equal(np.concatenate(Draws(200, 7).each(np.copy, counts)), np.concatenate(shared))
+
+
+@pytest.mark.parametrize(
+    "metric", [fe.roc_auc, fe.gini, fe.ks, partial(fe.partial_auc, max_fpr=0.3)]
+)
+@pytest.mark.parametrize("digits", [8, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_runs_of_like_rows_change_no_statistic(metric, digits, weighted):
+    rng = np.random.default_rng(digits)
+    y = rng.random(300) < 0.3
+    kinds = Kinds(
+        metric("y", "s"),
+        np.zeros(300, np.int64),
+        None,
+        np.unique((rng.normal(size=300) + y).round(digits), return_inverse=True)[1],
+        (np.arange(300.0),),
+        ("n", "pos", "neg"),
+        np.stack([np.ones(300), y, ~y], -1) * (1 + rng.integers(0, 2, 300)[:, None] * weighted),
+        rng.integers(1, 4, 300),
+    )
+    merged = urn(kinds, [0])
+    single = urn(replace(kinds, metric=replace(kinds.metric, runs=False)), [0])
+    assert merged.counts.sum() == single.counts.sum()
+    assert len(merged.counts) < (0.95 if digits == 8 else 1.01) * len(single.counts)
+    every = [drawn.value(drawn.counts[None]) for drawn in (merged, single)]
+    assert_allclose(*every, rtol=1e-12)
+    spread = [drawn.replicates(Draws(4000, 1)).std() for drawn in (merged, single)]
+    assert_allclose(*spread, rtol=0.06)  # two samples of 4,000
+    if kinds.metric.smooth:
+        moved = [drawn.jackknife() - every[0] for drawn in (merged, single)]
+        sizes = [drawn.counts @ m**2 for drawn, m in zip((merged, single), moved, strict=True)]
+        assert_allclose(*sizes, rtol=1e-9)
 
 
 def test_strata_keep_their_sizes():

@@ -9,7 +9,7 @@ from scipy import stats
 import frame_eval as fe
 from frame_eval.columns import slices
 from frame_eval.inference.linear import group_codes, linear
-from frame_eval.inference.resample import Draws
+from frame_eval.inference.resample import Draws, coins
 from frame_eval.inference.simultaneous import Family, family_of, joint_family
 from frame_eval.inference.variance import cr2
 from frame_eval.reduce import Roles, reduce
@@ -100,8 +100,7 @@ def test_signs_by_hand():
     share = np.full((12, 3), 1 / 12)
     df = np.full(3, 11.0)
     family = joint_family([(influence, share, df)], Draws(300, 5))
-    words = np.random.default_rng(5).bytes(300 * 2)
-    bits = np.unpackbits(np.frombuffer(words, np.uint8).reshape(300, 2), axis=1, count=12)
+    (bits,) = Draws(300, 5).blocks(lambda rows, generator: coins(rows, 12, generator), 15)
     largest = []
     for draw in bits * 2.0 - 1:
         signed = draw[:, None] * influence

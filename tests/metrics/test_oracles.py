@@ -851,6 +851,30 @@ class TestScoresPerClass:
         )
         compare(result.row(0, named=True), expected)
 
+    @pytest.mark.parametrize("zero", [0, 1, None])
+    @pytest.mark.parametrize("table", ["words", "weighted words"])
+    def test_a_label_that_never_occurs_has_a_row(self, metric, score, zero, table):
+        _, frame = TABLES[table]
+        labels = ["eel", "cat", "ant"]
+        result = frame.eval.summary(
+            metric("y", "p", average=None, labels=labels, zero_division=zero), weight="w"
+        )
+        assert result["class"].to_list() == labels
+        expected = score(
+            frame["y"].to_numpy(),
+            frame["p"].to_numpy(),
+            labels=labels,
+            average=None,
+            sample_weight=frame["w"].to_numpy(),
+            zero_division=NAN if zero is None else zero,
+        )
+        assert result["n"][0] == (frame.height if result["metric"][0] == "f2" else 0)
+        for row, value in zip(result.iter_rows(named=True), expected, strict=True):
+            if zero is None or row["class"] != "eel":
+                compare(row, value)
+            else:
+                assert row["estimate"] == value
+
     @pytest.mark.parametrize("zero", [0, 1])
     @pytest.mark.parametrize("table", ["all negative", "no positives", "no predicted positives"])
     def test_zero_division(self, metric, score, zero, table):

@@ -94,6 +94,93 @@ def test_bins_are_closed_above(bins):
     )
 
 
+def _gaps(frame, bins, strategy, hit, column):
+    """Share and gap of every bin that has rows, by hand."""
+    p, w = frame[column].to_numpy(), frame["w"].to_numpy()
+    inner = np.arange(1, bins) / bins
+    if strategy == "quantile":
+        inner = np.quantile(p, inner, method="inverted_cdf", weights=w)
+    code = np.searchsorted(inner, p)
+    for b in np.unique(code):
+        here = w * (code == b)
+        yield here.sum() / w.sum(), abs(here @ hit - here @ p) / here.sum()
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+@pytest.mark.parametrize("bins", [1, 4, 15])
+def test_calibration_of_several_classes(strategy, bins):
+    options = {"bins": bins, "strategy": strategy}
+    frame = MANY.with_columns(top=pl.max_horizontal(COLUMNS.values()))
+    gaps = [
+        list(_gaps(frame, bins, strategy, (frame["y"] == name).to_numpy(), column))
+        for name, column in COLUMNS.items()
+    ]
+    whole = [sum(share * gap for share, gap in one) for one in gaps]
+    largest = max(gap for one in gaps for _, gap in one)
+    found = one(MANY, fe.ece("y", COLUMNS, **options), weight="w")
+    assert_allclose(found["estimate"], np.mean(whole), rtol=1e-12)
+    assert found["metric"] == "classwise_ece"
+    assert_allclose(
+        one(MANY, fe.mce("y", COLUMNS, **options), weight="w")["estimate"], largest, rtol=1e-12
+    )
+    rows = frame.select(COLUMNS.values()).to_numpy()
+    right = np.array(list(COLUMNS))[rows.argmax(1)] == frame["y"].to_numpy()
+    gaps = list(_gaps(frame, bins, strategy, right, "top"))
+    options["multi_class"] = "confidence"
+    found = one(MANY, fe.ece("y", COLUMNS, **options), weight="w")
+    assert_allclose(found["estimate"], sum(share * gap for share, gap in gaps), rtol=1e-12)
+    found = one(MANY, fe.mce("y", COLUMNS, **options), weight="w")
+    assert_allclose(found["estimate"], max(gap for _, gap in gaps), rtol=1e-12)
+
+
+@pytest.mark.parametrize("build", [fe.ece, fe.ece_debiased])
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_the_classwise_error_is_the_mean_of_those_of_the_classes(build, weight):
+    each = [
+        one(MANY, build("y", column, positive=name), weight=weight)["estimate"]
+        for name, column in COLUMNS.items()
+    ]
+    found = one(MANY, build("y", COLUMNS), weight=weight)
+    assert_allclose(found["estimate"], np.mean(each), rtol=1e-12)
+    assert found["ci_low"] is None
+    assert found["note"]
+    sliced = MANY.eval.summary(build("y", COLUMNS), by="g", weight=weight)["estimate"]
+    parts = [one(MANY.filter(g=g), build("y", COLUMNS), weight=weight) for g in range(3)]
+    assert_allclose(sliced, [part["estimate"] for part in parts], rtol=1e-12)
+
+
+def test_a_tie_at_the_top_is_no_right_answer():
+    frame = pl.DataFrame({"y": ["ant", "bee"], "q_ant": 0.5, "q_bee": 0.5, "q_cat": 0.0})
+    found = one(frame, fe.ece("y", COLUMNS, multi_class="confidence"))
+    accuracy = one(frame, fe.top_k_accuracy("y", COLUMNS, k=1))
+    assert (found["estimate"], accuracy["estimate"]) == (0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fe.ece("y", "q", multi_class="confidence"), "column for each class"),
+        (lambda: fe.ece("y", COLUMNS, positive="ant"), "one column of probabilities"),
+        (lambda: fe.mce("y", COLUMNS, multi_class="top"), "'classwise'"),
+        (lambda: fe.ece("y", {"ant": "q_ant"}), "two or more"),
+    ],
+)
+def test_calibration_of_several_classes_in_vain(make, words):
+    with pytest.raises(fe.EvalError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("multi_class", ["classwise", "confidence"])
+def test_probabilities_of_several_classes_are_checked(multi_class):
+    metric = fe.ece("y", COLUMNS, multi_class=multi_class)
+    with pytest.raises(fe.EvalError, match=r"must sum to 1, but in 150 rows"):
+        MANY.with_columns(q_ant=pl.col("q_ant") * 0.2, q_cat=0.0).eval.summary(metric)
+    with pytest.raises(fe.EvalError, match=r"outside \[0, 1\]"):
+        MANY.with_columns(q_ant=-1.0, q_bee=2.0, q_cat=0.0).eval.summary(metric)
+    with pytest.raises(fe.EvalError, match="none of the classes"):
+        MANY.with_columns(y=pl.lit("dog")).eval.summary(metric)
+
+
 @pytest.mark.parametrize("n", [30, 100, 500])
 def test_bias_and_debiasing(n):
     """Calibrated by construction: the plug-in has the bias that simulation finds (.21 at 30)."""

@@ -31,7 +31,8 @@ def value(frame, metric, **options):
 def test_gradients_are_those_of_small_steps(metric, seed):
     rng = np.random.default_rng(seed)
     pos, neg = rng.integers(0, 4, (2, 25)).astype(float)
-    sums = Sums({"n": pos + neg, "pos": pos, "neg": neg}, (np.arange(25),))
+    named = {"n": pos + neg, "pos": pos, "neg": neg, "rows": pos + neg}
+    sums = Sums(named, (np.arange(25),))
     steps = central_differences(metric.finish, ("n", "pos", "neg"), sums, ("s",))
     found = metric.slopes(sums)
     assert_allclose(found["pos"][pos > 0], steps[pos > 0, 1], rtol=1e-6, atol=1e-8)
@@ -42,7 +43,8 @@ def test_the_gradient_of_a_restated_precision():
     metric = fe.precision_at_prevalence("y", "p", 0.07)
     names = ("n", "pos", "tp", "neg", "fp")
     values = dict(zip(names, np.array([[30.0], [12.0], [7.0], [18.0], [4.0]]), strict=True))
-    steps = central_differences(metric.finish, names, Sums(values), ())
+    sums = Sums({**values, "rows": values["n"]})
+    steps = central_differences(metric.finish, names, sums, ())
     found = metric.gradient(Sums(values))
     assert_allclose([found[name][0] for name in names[1:]], steps[0, 1:], rtol=1e-8)
 
@@ -73,13 +75,14 @@ def test_many_samples_at_once_are_each_of_them(metric):
 
 @pytest.mark.parametrize("metric", (SMOOTH | ROUGH).values(), ids=SMOOTH | ROUGH)
 def test_a_bootstrap_interval_is_around_the_estimate(metric):
-    y = RNG.random(200) < 0.4
-    frame = pl.DataFrame({"y": y, "s": np.round(RNG.normal(size=200) + y, 1)})
-    row = frame.eval.summary(metric, interval="percentile", resamples=499).row(0, named=True)
+    rng = np.random.default_rng(23)
+    y = rng.random(20_000) < 0.4
+    frame = pl.DataFrame({"y": y, "s": np.round(rng.normal(size=20_000) + y, 1)})
+    row = frame.eval.summary(metric, interval="percentile", resamples=999).row(0, named=True)
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
     if metric.smooth:
         linear = frame.eval.summary(metric)["std_error"].item()
-        assert_allclose(row["std_error"], linear, rtol=0.25)
+        assert_allclose(row["std_error"], linear, rtol=0.1)
 
 
 HARD = {

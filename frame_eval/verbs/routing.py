@@ -1,0 +1,130 @@
+"""``routing``: what does it bring, and cost, to hand uncertain rows on?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from numbers import Real
+from typing import Any, Literal
+
+import polars as pl
+
+from frame_eval.columns import By, Columns, Input, Source, flag, number, score, slices
+from frame_eval.errors import EvalError, check_option
+from frame_eval.evaluation import verb
+from frame_eval.inference.curves import routed
+from frame_eval.inference.ranked import sums_of
+from frame_eval.metrics.core import Metric
+from frame_eval.reduce import Roles, reduce
+from frame_eval.verbs.curve import NAMES, assembled, check_points
+from frame_eval.verbs.summary import check_level, check_names
+
+COLUMNS = ("handed_on", "accuracy_kept", "cost")
+
+
+@verb
+def routing(
+    frame: Any,
+    correct: Source,
+    confidence: Source,
+    *,
+    fallback: Source | float = 1.0,
+    cost: Source | float = 0.0,
+    fallback_cost: Source | float = 1.0,
+    by: By = None,
+    system: Columns | None = None,
+    weight: Source | None = None,
+    overall: bool = False,
+    points: int | None = 1000,
+    level: float = 0.95,
+    missing: Literal["raise", "drop"] = "raise",
+) -> pl.DataFrame:
+    """A cascade at every threshold: the share of rows handed on, the accuracy and the mean cost.
+
+    A row keeps its answer where its confidence is at least the threshold, and else gets that of the
+    fallback: a larger model, or people. Rows of equal confidence go together.
+
+    Parameters
+    ----------
+    frame
+        A long table, as in :func:`summary`.
+    correct
+        A 0/1 or boolean column: whether the answer of the system is right.
+    confidence
+        A numeric column, larger for more certain.
+    fallback
+        A 0/1 or boolean column: whether the answer of the fallback would be right; or its accuracy,
+        a number between 0 and 1, the same for all rows.
+    cost, fallback_cost
+        What a row costs at the system, which answers all of them, and what it costs more where it
+        is handed on: numeric columns or numbers.
+    by, system, weight, overall, points
+        As in :func:`curve`.
+    level
+        Of the pointwise band of ``accuracy``, Wilson's interval, rows taken as independent; null
+        with weights and where ``fallback`` is a number.
+    missing
+        Null or NaN in a column: ``"raise"`` or ``"drop"``.
+
+    Returns
+    -------
+    pandas.DataFrame or polars.DataFrame
+        The slice keys, the system columns, ``curve`` (``"routing"``), ``threshold`` in descending
+        order (at infinity all rows are handed on, at the lowest confidence none), ``handed_on``
+        (their share), ``accuracy`` of the whole with ``accuracy_low`` and ``accuracy_high``,
+        ``accuracy_kept`` (null where no row is kept), ``cost`` (the mean of a row), ``n`` (the rows
+        kept) and ``note``.
+
+    Raises
+    ------
+    EvalError
+        For a fallback accuracy outside [0, 1], costs that are not finite, flags other than 0 and 1,
+        and as :func:`curve`.
+
+    Examples
+    --------
+    >>> import frame_eval as fe, polars as pl
+    >>> df = pl.DataFrame({"ok": [1, 1, 0], "large_ok": [1, 1, 1], "confidence": [0.9, 0.7, 0.2]})
+    >>> table = df.eval.routing("ok", "confidence", fallback="large_ok", cost=1, fallback_cost=10)
+    >>> table.select("threshold", "accuracy", "cost").rows()[-2:]
+    [(0.7, 1.0, 4.333333333333333), (0.2, 0.6666666666666666, 1.0)]
+    """
+    check_option("missing", missing, ("raise", "drop"))
+    check_points(points)
+    check_level(level)
+    if isinstance(fallback, Real) and not 0 <= float(fallback) <= 1:
+        raise EvalError(f"fallback={fallback!r} is neither a column nor an accuracy in [0, 1]")
+    chosen = slices(by, overall)
+    roles = Roles.of(system, None, None, None, weight)
+    check_names((*chosen.shown, *roles.system), (*NAMES, *COLUMNS))
+    inputs: dict[str, Input] = {"y": flag(correct), "s": score(confidence)}
+    fixed: dict[str, float] = {}
+    for name, given, build in (
+        ("other", fallback, flag),
+        ("cost", cost, number),
+        ("extra", fallback_cost, number),
+    ):
+        if isinstance(given, Real):
+            fixed[name] = _finite(float(given))
+        else:
+            inputs[name] = build(given)
+    sums = partial(_sums, [name for name in inputs if name not in ("y", "s")])
+    metric = Metric("routing", inputs, sums, sums, cells=("s",), ordered=True)
+    found = reduce(frame, [metric], chosen, roles, missing=missing, moments=False)
+    counted = weight is None and "other" not in fixed
+    blocks = [
+        (group, routed(cells, fixed, points, level, counted=counted), None)
+        for group, cells in sums_of(found.tables[0])
+    ]
+    return assembled(found, blocks, "routing")
+
+
+def _sums(columns: Sequence[str], c: Any) -> Any:
+    return {"pos": c.y, "neg": 1 - c.y, **{name: getattr(c, name) for name in columns}}
+
+
+def _finite(cost: float) -> float:
+    if not math.isfinite(cost):
+        raise EvalError(f"a cost of {cost!r} is not a finite number")
+    return cost
