@@ -56,7 +56,7 @@ class Units:
         there, size = place >= 0, points * self.size
         key = place[there] * self.size + self.unit[there]
         sums = [np.bincount(key, part[there], size) for part in self.parts]
-        return np.reshape(sums, (len(self.parts), points, self.size))
+        return np.array(sums, float).reshape(len(self.parts), points, self.size)
 
     def flagged(self, at: Ints) -> Iterator[tuple[slice, Floats]]:
         """Blocks of thresholds with the parts that each flags, which are the first ``at`` cells

@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 
 from frame_eval.metrics.core import Array
+from frame_eval.running import shown
 from frame_eval.table import Floats, Ints
 
 T = TypeVar("T")
@@ -71,7 +72,8 @@ def in_threads(work: Callable[[int], T], count: int) -> list[T]:
     if count == 1:
         return [work(0)]
     with ThreadPoolExecutor(min(count, os.cpu_count() or 1, _MOST)) as threads:
-        return list(threads.map(work, range(count)))
+        found = threads.map(work, range(count))
+        return [next(found) for _ in shown(range(count), "resamples")]
 
 
 def coins(rows: int, count: int, generator: np.random.Generator) -> Array:

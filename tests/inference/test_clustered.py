@@ -399,3 +399,36 @@ def test_clustered_auc_against_placement_values(positives):
     for method, variance in expected.items():
         row = frame.eval.summary(fe.roc_auc("y", "s"), cluster="doc", interval=method)
         assert row["std_error"].item() == pytest.approx(np.sqrt(variance), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "roles", [{}, {"cluster": "c"}, {"weight": "w"}, {"cluster": "c", "weight": "w"}], ids=str
+)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_counts_that_are_divided_by_all_rows_have_the_errors_of_a_mean(roles, ordered) -> None:
+    """A row counts in n and in one of the sums: its square is of both slopes together."""
+    rng = np.random.default_rng(11)
+    frame = pl.DataFrame(
+        {
+            "y": rng.random(300) < 0.3,
+            "s": np.round(rng.normal(size=300), 1),
+            "c": rng.integers(0, 30, 300),
+            "w": rng.integers(1, 4, 300).astype(float),
+        }
+    )
+    cells = {"cells": ("s",), "ordered": True} if ordered else {}
+    share = fe.Metric(
+        "share",
+        {"y": "y", **({"s": "s"} if ordered else {})},
+        sums=lambda c: {"y": c.y},
+        finish=(lambda s: s.y.sum(-1) / s.n.sum(-1)) if ordered else (lambda s: s.y / s.n),
+        counts=True,
+        **cells,
+    )
+    method = "cr2" if roles else "t"
+    found, mean = (
+        frame.eval.summary(metric, interval=method, **roles).row(0, named=True)
+        for metric in (share, fe.mean("y"))
+    )
+    for name in ("estimate", "std_error"):
+        assert found[name] == pytest.approx(mean[name], rel=1e-8)
