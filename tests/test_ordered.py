@@ -293,6 +293,8 @@ def test_numbers_told_apart_by_their_last_bits_are_not_taken_as_one():
     tied = np.repeat([1.0, 1.5, -3.0], 4)
     assert Score.of(np.append(tied, 0.1)).told_apart(8)
     assert not Score.of(np.append(tied, LAST)).told_apart(1)
+    # Zero is far from the smallest magnitude, although the span between them takes no bits.
+    assert Score.of(np.array([0.0, -0.0, 1e-3, -1e-3, 4.0])).told_apart(8)
 
 
 @pytest.mark.parametrize("name", ["rows", "classes", "total", "from_top"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from frame_eval.inference.difference import (
 from frame_eval.inference.linear import Linear
 from frame_eval.inference.permutation import paired_permutation, unpaired_permutation
 from frame_eval.inference.resample import Draws
-from frame_eval.inference.urns import Kinds, interleaved, kinds_of, urn
+from frame_eval.inference.urns import Kinds, by_unit, interleaved, kinds_of, urn
 from frame_eval.inference.wilcoxon import signed_rank
 from frame_eval.inference.wild import wild
 from frame_eval.metrics.core import Metric
 from frame_eval.table import Ints
+from frame_eval.threads import concurrently
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,14 @@ class Resampling:
 
     def kinds(self, metric: Metric, sides: Sides) -> Kinds:
         """The units of both systems, as what can be drawn; a slice has groups 2 i and 2 i + 1."""
-        first, second = (
-            kinds_of(metric, side.table, side.totals, side.table.slice, unit, self.strata)
-            for side, unit in zip(sides, self.units, strict=True)
-        )
-        return interleaved(first, second)
+
+        def kinds(side: Linear, unit: Ints) -> Kinds:
+            table = side.table
+            found = kinds_of(metric, table, side.totals, table.slice, unit, self.strata)
+            return found if metric.ordered else by_unit(found)
+
+        tasks = [partial(kinds, *of) for of in zip(sides, self.units, strict=True)]
+        return interleaved(*concurrently(tasks, len(self.units[0])))
 
 
 def by_bootstrap(

@@ -18,7 +18,7 @@ from frame_eval.inference.linear import (
 from frame_eval.inference.resample import Draws
 from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.metrics.means import is_mean
-from frame_eval.table import Floats, Ints, Table, numbered, packed
+from frame_eval.table import Floats, Ints, Table, keyed, numbered, packed
 
 _LONGEST = 8  # neighbouring cells that are made one
 _NARROW, _TALL = 4, 100  # the shape of matrices whose products wait for memory
@@ -71,7 +71,7 @@ def kinds_of(
         at = group * cells + cell
         functions = (metric.proportion.hits, metric.proportion.trials)
         columns = [combined(coefficients(f, totals), at, table.sums) for f in functions]
-        names, vectors, classes = ("hits", "trials"), np.stack(columns, -1), ()
+        names, vectors, classes = ("hits", "trials"), np.stack(columns).T, ()
         cell = np.zeros(len(group), np.int64)
     chosen, counts = np.arange(len(group)), np.ones(len(group), np.int64)
     sizes = table.rows
@@ -92,6 +92,33 @@ def kinds_of(
         vectors,
         counts,
         None if strata is None else strata[unit[chosen]],
+    )
+
+
+def by_unit(kinds: Kinds) -> Kinds:
+    """The rows of each unit, group and cell added up."""
+    if kinds.unit is None:
+        return kinds
+    units, cells = int(kinds.unit.max(initial=0)) + 1, int(kinds.cell.max(initial=0)) + 1
+    key = keyed(kinds.group, kinds.unit, units)
+    key = keyed(key, kinds.cell, cells) if cells > 1 else key
+    distinct, place = numbered(key)
+    if len(distinct) == len(key):
+        return kinds
+    unit = distinct // cells % units
+    stratum = None
+    if kinds.stratum is not None:
+        stratum = np.zeros(units, np.int64)
+        stratum[kinds.unit] = kinds.stratum
+        stratum = stratum[unit]
+    return replace(
+        kinds,
+        group=distinct // (cells * units),
+        unit=unit,
+        cell=distinct % cells,
+        vectors=np.stack([scattered(place, column, len(distinct)) for column in kinds.vectors.T]).T,
+        counts=np.ones(len(distinct), np.int64),
+        stratum=stratum,
     )
 
 

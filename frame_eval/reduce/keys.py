@@ -19,6 +19,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"
 
 _BLOCK = 1 << 17  # numbers that are worked on at once stay in the cache
+_ROOM = 1 << 20  # left above zero, so that codes without their last bits are still apart from it
 _MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
 
 
@@ -31,8 +32,8 @@ def blocks(length: int) -> list[slice]:
 class Score:
     """Float64 numbers as whole numbers from 0 that sort as they do and need few bits.
 
-    Without its sign a float sorts as its bits do. Trailing bits that no number uses and the span
-    between zero and the smallest magnitude are left out.
+    Without its sign a float sorts as its bits do. Trailing bits that no number uses and most of the
+    span between zero and the smallest magnitude are left out.
     """
 
     values: Floats
@@ -57,7 +58,7 @@ class Score:
         each_used, each_nearest, lows, highs = zip(*found, strict=True)
         used = reduce(or_, each_used)
         spare = (used & -used).bit_length() - 1 if used else 0
-        gap = (((min(each_nearest) + 1) >> spare) - 1) if used else 0
+        gap = max(((min(each_nearest) + 1) >> spare) - _ROOM, 0) if used else 0
         extremes = min(lows), max(highs)
         low, high = (cls._signed(extreme, spare, gap) for extreme in extremes)
         return cls(values, (high - low).bit_length(), spare, gap, low)
@@ -89,11 +90,15 @@ class Score:
         return lambda part: self(part) >> np.uint64(bits), self.width - bits
 
     def told_apart(self, bits: int) -> bool:
-        """Whether different numbers differ without their last bits too."""
-        mask = np.uint64((1 << bits) - 1)
-        both = [(lambda part: self(part) & mask, bits), self.rounded(bits)]
-        packed = Packed(len(self.values), both)
-        return np.array_equal(packed.changes(0), packed.changes(1))
+        """Whether different numbers differ without their last bits too; writes over them."""
+        code = Packed(len(self.values), [self.field()], self.values.view(np.uint64)).low
+
+        def merged(part: slice) -> bool:
+            after = code[part.start + 1 : part.stop + 1]
+            differ = after ^ code[part][: len(after)]
+            return bool(((differ > 0) & (differ < np.uint64(1 << bits))).any())
+
+        return not any(spread_out(merged, blocks(len(code) - 1)))
 
     def decoded(self, code: Words) -> Floats:
         """The numbers behind some codes."""
