@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as pads
 from pandas.api.types import is_object_dtype
 from polars.io.plugins import register_io_source
 
@@ -106,7 +106,7 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
     elif isinstance(native, (pa.Table, pa.RecordBatch)):
         _check_unique(native.schema.names, needed)
         native = pl.from_arrow(native)
-    elif isinstance(native, pads.Dataset):
+    elif _is_dataset(native):
         native = pl.scan_pyarrow_dataset(native)
     elif nw.dependencies.is_dask_dataframe(native):
         native = _from_dask(native)
@@ -119,6 +119,12 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
                 "Polars, Arrow, DuckDB, Spark or Dask frame"
             ) from None
         return Scan(frame, _schema_of(frame), isinstance(native, pl.DataFrame))
+
+
+def _is_dataset(native: Any) -> bool:
+    """Whether a frame is an Arrow dataset; their module is slow to import, and there if one is."""
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(native, module.Dataset)
 
 
 _ENGINES = {
