@@ -395,6 +395,7 @@ def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alo
             np.add.reduceat(values, starts) for values in (influence, denominator, size)
         )
     unit_group = group[starts]
+    # A class without rows in a slice has no shares of it.
     whole = added(unit_group, denominator, groups)
     share = denominator / spread(np.where(whole == 0, 1.0, whole), unit_group)
     none = np.zeros(groups)

@@ -199,9 +199,9 @@ def _joint(both: Pairs, scale: float) -> Linear:
     samples, sizes = [], np.zeros(len(group))
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
         step = of_a.influence - scale * of_b.influence
-        # A class without rows in a slice has no shares.
-        shares = np.nan_to_num(of_a.share) + np.nan_to_num(of_b.share)
-        influence, share, rows = by_cluster(step, shares, (of_a.size > 0) | (of_b.size > 0))
+        influence, share, rows = by_cluster(
+            step, of_a.share + of_b.share, (of_a.size > 0) | (of_b.size > 0)
+        )
         between = influence**2 / np.maximum(rows, 1.0)
         within = added(both.slice, step**2, slices) - added(group, between, slices)
         repeated = added(group, rows > 1, slices) > 0
