@@ -13,6 +13,7 @@ from frame_eval.inference.linear import (
     central_differences,
     coefficients,
     combined,
+    places,
     scattered,
 )
 from frame_eval.inference.resample import Draws
@@ -64,11 +65,11 @@ def kinds_of(
     ``group`` and ``unit`` are the group and the independent unit of its rows; ``strata`` is the
     stratum of every unit by code.
     """
-    cells = int(np.prod([len(values) for values in table.classes], dtype=int))
     names: tuple[str, ...] = table.names
-    vectors, classes, cell = table.sums, table.classes, _flat(table)
+    vectors, classes = table.sums, table.classes
+    cell = places(table, np.zeros(len(group), np.int64))
     if metric.proportion is not None:
-        at = group * cells + cell
+        at = places(table, group)
         functions = (metric.proportion.hits, metric.proportion.trials)
         columns = [combined(coefficients(f, totals), at, table.sums) for f in functions]
         names, vectors, classes = ("hits", "trials"), np.stack(columns).T, ()
@@ -141,14 +142,6 @@ def interleaved(first: Kinds, second: Kinds) -> Kinds:
     if (group[1:] >= group[:-1]).all():
         return both
     return both.take(np.argsort(group, kind="stable"))
-
-
-def _flat(table: Table) -> Ints:
-    """The position of a row's cell among all of them."""
-    cell = np.zeros(len(table.rows), np.int64)
-    for code, values in zip(table.cells, table.classes, strict=True):
-        cell = cell * len(values) + code
-    return cell
 
 
 def _alike(metric: Metric, table: Table, vectors: Floats) -> tuple[Ints, Floats, Ints]:
