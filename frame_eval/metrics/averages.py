@@ -1,0 +1,320 @@
+"""Precision, recall and what is made of them: binary, per class, and under each average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from frame_eval.columns import Source, category, label
+from frame_eval.errors import EvalError, check_option
+from frame_eval.metrics.classification import accuracy_like, matrix_metric, opposite
+from frame_eval.metrics.confusion import (
+    MATRIX,
+    NO_LABELS,
+    ROWS,
+    Averaging,
+    Confusion,
+    Score,
+    class_average,
+    class_average_gradient,
+    class_empty,
+    class_gradient,
+    class_hits,
+    class_rejections,
+    class_trials,
+    class_value,
+    left_out,
+    micro,
+    micro_gradient,
+)
+from frame_eval.metrics.core import Metric, PerClass, Proportion, Unit
+from frame_eval.metrics.means import no_denominator, ratio_gradient, ratio_of
+from frame_eval.metrics.multilabel import (
+    SETS,
+    cells_of_label,
+    known_labels,
+    mean_of_rows,
+    score_of_rows,
+    set_metric,
+)
+
+Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
+AVERAGES = ("binary", "macro", "micro", "weighted", "samples", None)
+
+
+def _f1_of_jaccard(j: Any) -> Any:
+    return 2 * j / (1 + j)
+
+
+def _f1_slope(j: Any) -> Any:
+    return 2 / (1 + j) ** 2
+
+
+class Family(NamedTuple):
+    """What precision, recall, specificity and the F scores share, and where they differ."""
+
+    name: str
+    kind: str
+    score: Callable[[Confusion], Score]
+    sums: Callable[[Any], Any]
+    hits: Callable[[Any], Any]
+    trials: Callable[[Any], Any]
+    reason: str
+    beta: float | None = None
+
+
+def _of_class(
+    family: Family, target: Source, pred: Source, zero: float | None, value: Any
+) -> Metric:
+    proportion = None
+    if family.beta in (None, 1.0):
+        hits = class_rejections if family.kind == "specificity" else class_hits
+        proportion = Proportion(
+            partial(hits, value), partial(class_trials, family.kind, value), *_map_of(family)
+        )
+    return matrix_metric(
+        family.name,
+        target,
+        pred,
+        partial(class_value, family.score, value),
+        gradient=partial(class_gradient, family.score, value),
+        proportion=proportion,
+        zero_division=zero,
+        better="higher",
+        bounds=(0, 1),
+        undefined={family.reason: partial(class_empty, family.kind, value)},
+    )
+
+
+def _of_label(family: Family, target: Source, pred: Source, zero: float | None, _: Any) -> Metric:
+    """The metric of one of several labels: the cells are whether it is there."""
+    return _of_class(family, target, pred, zero, value=True)
+
+
+def _map_of(family: Family) -> tuple[Any, Any]:
+    return (_f1_of_jaccard, _f1_slope) if family.beta == 1.0 else (None, None)
+
+
+def _quotient(hits: Any, trials: Any, s: Any) -> Any:
+    return hits(s) / trials(s)
+
+
+def _binary_fbeta(beta: float, s: Any) -> Any:
+    b = beta * beta
+    return (1 + b) * s.tp / ((1 + b) * s.tp + b * s.fn + s.fp)
+
+
+def _binary_fbeta_gradient(beta: float, s: Any) -> Any:
+    b = beta * beta
+    total = (1 + b) * s.tp + b * s.fn + s.fp
+    value = (1 + b) * s.tp / total
+    return {"tp": (1 + b) * (1 - value) / total, "fn": -b * value / total, "fp": -value / total}
+
+
+def _empty(trials: Any, s: Any) -> Any:
+    return trials(s) == 0
+
+
+def _finish_of(family: Family) -> tuple[Any, Any]:
+    """The score from the sums of two classes, and its gradient where it is given."""
+    if family.beta is None:
+        return partial(_quotient, family.hits, family.trials), None
+    return partial(_binary_fbeta, family.beta), partial(_binary_fbeta_gradient, family.beta)
+
+
+def _binary(
+    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
+) -> Metric:
+    finish, gradient = _finish_of(family)
+    linear = family.beta not in (None, 1.0)
+    return Metric(
+        family.name,
+        {"y": label(target, positive), "p": label(pred, positive)},
+        family.sums,
+        finish,
+        gradient=gradient,
+        proportion=None if linear else Proportion(family.hits, family.trials, *_map_of(family)),
+        counts=True,
+        zero_division=zero,
+        better="higher",
+        bounds=(0, 1),
+        undefined={family.reason: partial(_empty, family.trials)},
+        worst={"p": opposite},
+    )
+
+
+def _of_example(family: Family, zero: float | None, u: Any, when: Any) -> Any:
+    """The score of one example, -1 where it is undefined."""
+    finish = _finish_of(family)[0]
+    undefined = -1.0 if zero is None else float(zero)
+    return when(family.trials(u) > 0).then(finish(u)).otherwise(undefined)
+
+
+def _defined(c: Any) -> Any:
+    return {"x": c.value.clip(0.0, 1.0), "y": (c.value + 1.0).clip(0.0, 1.0)}
+
+
+def _examples_left_out(s: Any) -> Any:
+    # Weights have no scale: the share that is undefined, in examples.
+    with np.errstate(invalid="ignore"):
+        count = np.round((1.0 - s.y / s.n) * s.rows)
+    texts = [f"{k:g} examples undefined, left out" if k > 0 else "" for k in count.flat]
+    return np.array(texts, object).reshape(count.shape)
+
+
+def _samples(
+    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
+) -> Metric:
+    """The mean over examples of their score, a row per label of each example."""
+    return Metric(
+        f"samples_{family.name}",
+        {"y": label(target, positive), "p": label(pred, positive)},
+        _defined,
+        ratio_of,
+        gradient=ratio_gradient,
+        samples={"y": ("x", "y")},
+        better="higher",
+        bounds=(0, 1),
+        undefined={"no example is defined": no_denominator},
+        worst={"p": opposite},
+        unit=Unit(sums=family.sums, value=partial(_of_example, family, zero)),
+        note=_examples_left_out,
+    )
+
+
+def of_family(
+    family: Family,
+    target: Source,
+    pred: Source,
+    average: Average,
+    positive: Any,
+    labels: Sequence[Any] | None,
+    zero: float | None,
+    min_support: int,
+    *,
+    multilabel: bool,
+    label_of: Source | None,
+) -> Metric:
+    """A member of the family under one of the averages."""
+    check_option("average", average, AVERAGES)
+    check_option("zero_division", zero, (None, 0, 1))
+    if label_of is not None:
+        if average not in ("macro", "weighted") or multilabel:
+            raise EvalError(
+                "label_of= goes with average='macro' or 'weighted', and a row per label"
+            )
+        averaging = Averaging(average, labels, zero, min_support, ROWS)
+        return _of_label_rows(family, target, pred, label_of, positive, averaging)
+    if multilabel:
+        _check_lists(average, positive)
+    if min_support and average not in ("macro", "weighted"):
+        raise EvalError("min_support= goes with average='macro' or 'weighted'")
+    if average in ("binary", "samples") and not multilabel:
+        if labels is not None:
+            raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
+        build = _binary if average == "binary" else _samples
+        return build(family, target, pred, positive, zero)
+    if positive is not None:
+        raise EvalError(
+            f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
+        )
+    return _averaged(family, target, pred, average, labels, zero, min_support, lists=multilabel)
+
+
+def _four(c: Any) -> Any:
+    return {
+        "tp": c.y * c.p,
+        "fp": (1 - c.y) * c.p,
+        "fn": c.y * (1 - c.p),
+        "tn": (1 - c.y) * (1 - c.p),
+    }
+
+
+def _of_label_rows(
+    family: Family, target: Source, pred: Source, column: Source, positive: Any, average: Averaging
+) -> Metric:
+    """An average over labels that have a row each for every example."""
+    arguments = (family.score, average)
+    return Metric(
+        f"{average.kind}_{family.name}",
+        {
+            "label": category(column, column),
+            "y": label(target, positive),
+            "p": label(pred, positive),
+        },
+        _four,
+        partial(class_average, *arguments),
+        gradient=partial(class_average_gradient, *arguments),
+        cells=("label",),
+        counts=True,
+        note=partial(left_out, *arguments),
+        undefined=NO_LABELS,
+        better="higher",
+        bounds=(0, 1),
+    )
+
+
+def _check_lists(average: Average, positive: Any) -> None:
+    if average == "binary":
+        raise EvalError(
+            "multilabel=True goes with average='micro', 'macro', 'weighted', 'samples' or None"
+        )
+    if positive is not None:
+        raise EvalError(f"positive={positive!r} goes with one label per row; see labels=")
+
+
+def _averaged(
+    family: Family,
+    target: Source,
+    pred: Source,
+    average: str | None,
+    labels: Sequence[Any] | None,
+    zero: float | None,
+    min_support: int,
+    *,
+    lists: bool,
+) -> Metric:
+    """An average over the classes of cells: pairs of label and prediction, or of lists of them."""
+    metric_of = set_metric if lists else matrix_metric
+    layout = SETS if lists else MATRIX
+    common = {"better": "higher", "bounds": (0, 1)}
+    name = family.name if average is None else f"{average}_{family.name}"
+    if average == "samples":
+        row = partial(score_of_rows, family.score, zero)
+        return mean_of_rows(name, target, pred, row, labels, **common)
+    if average == "micro":
+        if labels is None and family.kind not in ("specificity", "jaccard") and not lists:
+            return accuracy_like(name, target, pred)
+        pooled = (family.score, layout, labels)
+        return metric_of(
+            name,
+            target,
+            pred,
+            partial(micro, *pooled),
+            gradient=partial(micro_gradient, *pooled),
+            zero_division=zero,
+            undefined=NO_LABELS,
+            **common,
+        )
+    kind = "macro" if average is None else average
+    arguments = (family.score, Averaging(kind, labels, zero, min_support, layout))
+    per_class = None
+    if average is None and lists:
+        of = partial(_of_label, family, target, pred, zero)
+        per_class = PerClass(of, labels, known_labels, cells_of_label)
+    elif average is None:
+        per_class = PerClass(partial(_of_class, family, target, pred, zero), labels)
+    return metric_of(
+        name,
+        target,
+        pred,
+        partial(class_average, *arguments),
+        gradient=partial(class_average_gradient, *arguments),
+        note=partial(left_out, *arguments),
+        undefined=NO_LABELS,
+        per_class=per_class,
+        **common,
+    )
