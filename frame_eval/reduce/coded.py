@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import narwhals as nw
@@ -65,7 +65,7 @@ def coded(
     grouped = {i: q for i, q in queries.items() if isinstance(q, Query)}
     # Those with units and cells come first: the others have rows for the group keys alone.
     distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
-    lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
+    lengths = list(accumulate((q.frame.height for q in distinct), initial=0))
     spans = [slice(a, b) for a, b in pairwise(lengths)]
     number = {id(q): i for i, q in enumerate(distinct)}
     frames = [q.frame for q in distinct]
@@ -80,7 +80,7 @@ def coded(
     of_examples = prepared.examples if prepared.roles.cluster else prepared.units
     keys = [prepared.systems, *([of_examples] if by_example else []), prepared.units]
     (systems, system_values), *found_codes = concurrently(
-        [partial(together, list(key.values())) for key in keys], rows=int(lengths[-1])
+        [partial(together, list(key.values())) for key in keys], rows=lengths[-1]
     )
     units = found_codes[-1][0]
     cluster_of: Ints | None = None

@@ -136,7 +136,7 @@ def query(
     if prepared.passes > 1:
         result = in_kinds(prepared, frame, keys, totals)
     else:
-        result = _run(frame, keys, totals, alone, prepared.resident)
+        result = _run(frame, keys, totals, alone, prepared.rows)
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
     return Query(result, cells, places, prepared.weight, values)
@@ -167,15 +167,18 @@ def _run(
     keys: list[str],
     totals: list[Any],
     alone: bool,
-    resident: bool,
+    rows: int | None,
 ) -> pl.DataFrame:
     if alone:
-        result = collect(frame.select(*keys, *totals), long=True)
+        result = collect(frame.select(*keys, *totals), long=True, rows=rows)
     elif keys:
         groups = frame.group_by(keys).agg(*totals)
-        result = collect(groups) if resident else collect_groups(groups, len(keys) + len(totals))
+        if rows is None:
+            result = collect_groups(groups, len(keys) + len(totals))
+        else:
+            result = collect(groups, rows=rows)
     else:
-        result = collect(frame.select(*totals))
+        result = collect(frame.select(*totals), rows=rows)
     if not result.height or (not keys and not result["__fe_len"].item()):
         raise EvalError("the frame is empty: there is no row to evaluate")
     return result
