@@ -20,6 +20,7 @@ from peers import (
     cluster_regressions,
     delong,
     drawn_auc,
+    evalstats_bootstrap,
     fairlearn_frame,
     mcnemar_tests,
     polars_ds_rankings,
@@ -176,13 +177,32 @@ def _close(ours: pl.DataFrame, theirs: Any) -> bool:
     return bool(np.allclose([low, high], list(theirs), atol=0.1 * (high - low)))
 
 
-def _bootstrap_rate(rows: int, short: bool) -> Sides:
+def _bootstrap_rate(peer: Any, rows: int, short: bool) -> Sides:
     rows, resamples = (1_000, 200) if short else (rows, 9_999)
     frame = pl.DataFrame({"correct": np.random.default_rng(3).random(rows) < 0.7})
     return Sides(
         lambda: frame.eval.summary(fe.rate("correct"), interval="bootstrap", resamples=resamples),
-        scipy_bootstrap(frame["correct"].to_numpy(), resamples),
+        peer(frame["correct"].to_numpy(), resamples),
         lambda ours, theirs: short or _close(ours, theirs),
+    )
+
+
+def _bootstrap_slices(short: bool) -> Sides:
+    rng = np.random.default_rng(3)
+    rows, resamples = (1_000, 200) if short else (100_000_000, 9_999)
+    frame = pl.DataFrame(
+        {"slice": rng.integers(0, 20, rows, dtype=np.int8), "correct": rng.random(rows) < 0.7}
+    )
+    counts = pl.len(), pl.col("correct").sum()
+    return Sides(
+        lambda: frame.eval.summary(
+            fe.rate("correct"), by="slice", interval="bootstrap", resamples=resamples
+        ),
+        lambda: frame.lazy().group_by("slice").agg(*counts).collect(engine="streaming"),
+        lambda ours, theirs: _same(
+            ours["estimate"],
+            theirs.sort("slice").select(pl.col("correct") / pl.col("len")).to_series(),
+        ),
     )
 
 
@@ -316,15 +336,28 @@ WORKS = (
     ),
     *(
         Work(
-            f"bootstrap {rows}",
+            f"bootstrap {rows} {package}",
             f"10,000 bootstrap replicates of a rate; {rows:,} rows",
-            "scipy.stats.bootstrap",
-            partial(_bootstrap_rate, rows),
+            named,
+            partial(_bootstrap_rate, peer, rows),
             most=most,
             peer_rounds=1,
-            memory=rows <= 100_000,  # the peer takes minutes for more
+            memory=rows <= 100_000,  # the peers take minutes for more
+            needs=package,
         )
         for rows, most in ((10_000, 1 / 200), (100_000, 1 / 1_000), (1_000_000, 1 / 5_000))
+        for package, named, peer in (
+            ("scipy", "scipy.stats.bootstrap", scipy_bootstrap),
+            ("evalstats", "evalstats", evalstats_bootstrap),
+        )
+    ),
+    Work(
+        "bootstrap slices",
+        "10,000 bootstrap replicates of a rate in 20 slices; 100M rows",
+        "the bare Polars group-by of the same sums",
+        _bootstrap_slices,
+        most=2,
+        rounds=3,
     ),
     Work(
         "bootstrap pair",
