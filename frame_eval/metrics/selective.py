@@ -11,7 +11,8 @@ import numpy as np
 from frame_eval.columns import Input, Source, flag
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Better, Metric, Proportion
-from frame_eval.metrics.scores import ROUGH, of_scores, over, top_share
+from frame_eval.metrics.pr_curve import top_share
+from frame_eval.metrics.scores import ROUGH, of_scores, over
 
 
 def _both(c: Any) -> Any:
