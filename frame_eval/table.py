@@ -389,4 +389,5 @@ def stacked(tables: list[Table]) -> Table:
         plain=join([t.plain for t in tables]),
         moments=moments,
         missing=join([t.missing for t in tables]),
+        times=None if first.times is None else join([np.asarray(t.times) for t in tables]),
     ).merged()

@@ -60,8 +60,12 @@ def coded(
     metrics: Sequence[Metric],
     queries: Mapping[int, Query | Cells],
     by_example: bool,
+    domain: pl.DataFrame | None = None,
 ) -> Reduced:
-    """Codes for the keys of all queries together, and one table per metric."""
+    """Codes for the keys of all queries together, and one table per metric.
+
+    With a ``domain`` of slices and systems their codes are of the values there.
+    """
     grouped = {i: q for i, q in queries.items() if isinstance(q, Query)}
     # Those with units and cells come first: the others have rows for the group keys alone.
     distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
@@ -71,7 +75,8 @@ def coded(
     frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        having = [frame for frame in frames if columns and set(columns) <= set(frame.columns)]
+        asked = [*frames, *([] if domain is None else [domain])]
+        having = [frame for frame in asked if columns and set(columns) <= set(frame.columns)]
         if not having:
             return np.zeros(lengths[-1], np.int64), _ONE
         return codes(pl.concat([frame[list(columns)] for frame in having]), columns)
@@ -306,7 +311,6 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
-        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
     outside: Any = np.False_
     for cell in cell_codes:
