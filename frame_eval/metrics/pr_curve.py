@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from frame_eval.columns import Source
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.expressions import from_top, rank_above, rank_from_top, ties
 from frame_eval.metrics.multiclass import Average, Ranking, averaged_ranking
 from frame_eval.metrics.scores import (
     NO_POSITIVES,
@@ -97,6 +99,12 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
     return found
 
 
+def _ap_at_expression(prevalence: float, c: Any) -> Any:
+    hits = from_top(c.y, c.s) / c.y.sum() * prevalence
+    alarms = from_top(1 - c.y, c.s) / (1 - c.y).sum() * (1 - prevalence)
+    return (hits / (hits + alarms)).filter(c.y == 1).mean()
+
+
 def _ap_note(s: Any) -> Any:
     prevalence, positives = prevalence_of(s), rows_of(s.total("pos"), s)
     few = f"{positives} positives: biased, and optimistic"
@@ -109,7 +117,9 @@ def _ap_expression(c: Any) -> Any:
     return (c.s.filter(c.y == 1).rank("max", descending=True) / flagged).mean()
 
 
-AP = Ranking("average_precision", _ap, _ap_gradient, NO_POSITIVES, _ap_note, apart=False)
+AP = Ranking(
+    "average_precision", _ap, _ap_gradient, NO_POSITIVES, _ap_note, _ap_expression, apart=False
+)
 
 
 def average_precision(
@@ -194,6 +204,7 @@ def average_precision(
         samples=SIDES,
         undefined=ONE_CLASS,
         note=_ap_note,
+        expression=partial(_ap_at_expression, at_prevalence),
     )
 
 
@@ -215,6 +226,23 @@ def _recall_at_precision(least: float, s: Any) -> Any:
     recall, precision = _points(s)
     reached = (precision >= least - 1e-12) & (recall > 0)
     return np.where(reached.any(-1), np.where(reached, recall, 0.0).max(-1), np.nan)
+
+
+def _points_expression(c: Any) -> tuple[Any, Any]:
+    """Recall (null without positives) and precision of a threshold at the score of each row."""
+    hits = from_top(c.y, c.s)
+    return (hits / c.y.sum()).fill_nan(None), hits / rank_from_top(c.s)
+
+
+def _precision_at_recall_expression(least: float, c: Any) -> Any:
+    recall, precision = _points_expression(c)
+    first = c.s.filter(recall >= least - 1e-12).max()
+    return precision.filter(c.s == first).first()
+
+
+def _recall_at_precision_expression(least: float, c: Any) -> Any:
+    recall, precision = _points_expression(c)
+    return recall.filter((precision >= least - 1e-12) & (recall > 0)).max()
 
 
 def _unreachable(least: float, s: Any) -> Any:
@@ -265,6 +293,7 @@ def precision_at_recall(
         partial(_precision_at_recall, recall),
         **ROUGH_SHARE,
         undefined=NO_POSITIVES,
+        expression=partial(_precision_at_recall_expression, recall),
     )
 
 
@@ -316,6 +345,7 @@ def recall_at_precision(
             **NO_POSITIVES,
             f"no threshold reaches precision {precision:g}": partial(_unreachable, precision),
         },
+        expression=partial(_recall_at_precision_expression, precision),
     )
 
 
@@ -346,6 +376,29 @@ def _precision_at_k(k: float, s: Any) -> Any:
 def _recall_at_k(k: float, s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         return _top(k, s)[0] / np.sum(s.pos, axis=-1)
+
+
+def _hits_expression(fit: Any, c: Any) -> Any:
+    """Expected positives among so many rows with the highest scores."""
+    return (c.y * ((fit - rank_above(c.s)) / ties(c.s)).clip(0.0, 1.0)).sum()
+
+
+def precision_of_top(fit: Any, c: Any) -> Any:
+    """The share of positives among so many rows with the highest scores, as an expression."""
+    return _hits_expression(fit, c) / fit
+
+
+def _fit_expression(k: float, c: Any) -> Any:
+    rows = c.y.len().cast(pl.Float64)
+    return k * rows if k < 1 else rows.clip(upper_bound=k)
+
+
+def _precision_at_k_expression(k: float, c: Any) -> Any:
+    return precision_of_top(_fit_expression(k, c), c)
+
+
+def _recall_at_k_expression(k: float, c: Any) -> Any:
+    return _hits_expression(_fit_expression(k, c), c) / c.y.sum()
 
 
 def _check_k(k: float) -> float:
@@ -392,8 +445,15 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     >>> df.eval.summary(fe.precision_at_k("y", "score", 2))["estimate"].item()
     0.75
     """
-    finish = partial(_precision_at_k, _check_k(k))
-    return of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH_SHARE)
+    return of_scores(
+        f"precision@{k}",
+        target,
+        scores,
+        positive,
+        partial(_precision_at_k, _check_k(k)),
+        **ROUGH_SHARE,
+        expression=partial(_precision_at_k_expression, k),
+    )
 
 
 def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
@@ -440,4 +500,5 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
         partial(_recall_at_k, _check_k(k)),
         **ROUGH_SHARE,
         undefined=NO_POSITIVES,
+        expression=partial(_recall_at_k_expression, k),
     )
