@@ -46,6 +46,16 @@ def scipy_bootstrap(values: Any, resamples: int) -> Callable[[], Any]:
     )
 
 
+def evalstats_bootstrap(values: Any, resamples: int) -> Callable[[], Any]:
+    """The percentile interval of a mean by evalstats."""
+    from evalstats.core.resampling import bootstrap_ci_1d
+
+    numbers = values.astype(float)
+    return lambda: bootstrap_ci_1d(
+        numbers, numbers.mean(), "bootstrap", resamples, 0.05, np.random.default_rng(0)
+    )
+
+
 def resampled_clusters(frame: pl.DataFrame, column: str, resamples: int) -> Callable[[], Any]:
     """The percentile interval of a paired difference, by drawing prepared sums of clusters."""
     value = pl.col(column).cast(pl.Float64)

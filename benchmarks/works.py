@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from peers import (
     cluster_regressions,
     delong,
     drawn_auc,
+    evalstats_bootstrap,
     fairlearn_frame,
     mcnemar_tests,
     polars_ds_rankings,
@@ -176,13 +178,32 @@ def _close(ours: pl.DataFrame, theirs: Any) -> bool:
     return bool(np.allclose([low, high], list(theirs), atol=0.1 * (high - low)))
 
 
-def _bootstrap_rate(rows: int, short: bool) -> Sides:
+def _bootstrap_rate(peer: Any, rows: int, short: bool) -> Sides:
     rows, resamples = (1_000, 200) if short else (rows, 9_999)
     frame = pl.DataFrame({"correct": np.random.default_rng(3).random(rows) < 0.7})
     return Sides(
         lambda: frame.eval.summary(fe.rate("correct"), interval="bootstrap", resamples=resamples),
-        scipy_bootstrap(frame["correct"].to_numpy(), resamples),
+        peer(frame["correct"].to_numpy(), resamples),
         lambda ours, theirs: short or _close(ours, theirs),
+    )
+
+
+def _bootstrap_slices(short: bool) -> Sides:
+    rng = np.random.default_rng(3)
+    rows, resamples = (1_000, 200) if short else (100_000_000, 9_999)
+    frame = pl.DataFrame(
+        {"slice": rng.integers(0, 20, rows, dtype=np.int8), "correct": rng.random(rows) < 0.7}
+    )
+    counts = pl.len(), pl.col("correct").sum()
+    return Sides(
+        lambda: frame.eval.summary(
+            fe.rate("correct"), by="slice", interval="bootstrap", resamples=resamples
+        ),
+        lambda: frame.lazy().group_by("slice").agg(*counts).collect(engine="streaming"),
+        lambda ours, theirs: _same(
+            ours["estimate"],
+            theirs.sort("slice").select(pl.col("correct") / pl.col("len")).to_series(),
+        ),
     )
 
 
@@ -243,13 +264,36 @@ def _small(pandas: bool, short: bool) -> Sides:
     )
 
 
+def _small_pair(short: bool) -> Sides:
+    del short
+    frame = two_systems(250, 50).with_columns(slice=pl.col("cluster") % 5)
+    rows = frame.lazy()
+    bare = (
+        rows.filter(system="a")
+        .join(rows.filter(system="b"), on="example")
+        .group_by("slice", "cluster")
+        .agg((pl.col("correct_right").cast(float) - pl.col("correct").cast(float)).sum())
+    )
+    return Sides(
+        lambda: frame.eval.compare(
+            fe.rate("correct"), baseline="a", by="slice", cluster="cluster", **PAIRING
+        ),
+        lambda: bare.collect(engine="streaming"),
+    )
+
+
 def _import_time(modules: str, after: str) -> Callable[[], Seconds]:
     clock = "import time; s = time.perf_counter(); "
     code = f"{after}{clock}import {modules}; print(time.perf_counter() - s)"
+    # Installed packages are compiled already; the first round does it for the others.
+    compiled = Path(tempfile.gettempdir()) / "frame_eval_benchmarks" / "bytecode"
+    told = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(compiled)}
 
     def run() -> Seconds:
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, env={**os.environ, **told}
+        )
         return Seconds(done.stdout)
 
     return run
@@ -316,15 +360,28 @@ WORKS = (
     ),
     *(
         Work(
-            f"bootstrap {rows}",
+            f"bootstrap {rows} {package}",
             f"10,000 bootstrap replicates of a rate; {rows:,} rows",
-            "scipy.stats.bootstrap",
-            partial(_bootstrap_rate, rows),
+            named,
+            partial(_bootstrap_rate, peer, rows),
             most=most,
             peer_rounds=1,
-            memory=rows <= 100_000,  # the peer takes minutes for more
+            memory=rows <= 100_000,  # the peers take minutes for more
+            needs=package,
         )
         for rows, most in ((10_000, 1 / 200), (100_000, 1 / 1_000), (1_000_000, 1 / 5_000))
+        for package, named, peer in (
+            ("scipy", "scipy.stats.bootstrap", scipy_bootstrap),
+            ("evalstats", "evalstats", evalstats_bootstrap),
+        )
+    ),
+    Work(
+        "bootstrap slices",
+        "10,000 bootstrap replicates of a rate in 20 slices; 100M rows",
+        "the bare Polars group-by of the same sums",
+        _bootstrap_slices,
+        most=2,
+        rounds=3,
     ),
     Work(
         "bootstrap pair",
@@ -385,6 +442,16 @@ WORKS = (
         "the same from pandas to pandas",
         "the bare pandas group-by of the same sums",
         partial(_small, True),
+        most=0.005,
+        relative=False,
+        rounds=50,
+        peer_rounds=50,
+    ),
+    Work(
+        "small compare",
+        "compare two systems on 250 examples in 50 clusters and 5 slices",
+        "the bare Polars join and group-by",
+        _small_pair,
         most=0.005,
         relative=False,
         rounds=50,

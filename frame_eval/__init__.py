@@ -7,28 +7,13 @@ respect clusters.
 from frame_eval.accessor import Evaluation, of, register
 from frame_eval.columns import col, crossed, cube, each, where
 from frame_eval.errors import ColumnError, EvalError, GuardFailed
-from frame_eval.metrics.calibration import (
+from frame_eval.metrics.brier_decomposition import (
     brier_reliability,
     brier_resolution,
     brier_uncertainty,
-    calibration_intercept,
-    calibration_slope,
-    ece,
-    ece_debiased,
-    mce,
 )
-from frame_eval.metrics.classification import (
-    accuracy,
-    balanced_accuracy,
-    cohen_kappa,
-    f1,
-    fbeta,
-    jaccard,
-    mcc,
-    precision,
-    recall,
-    specificity,
-)
+from frame_eval.metrics.calibration import ece, ece_debiased, mce
+from frame_eval.metrics.classification import accuracy, balanced_accuracy, cohen_kappa, mcc
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.decisions import (
     expected_cost,
@@ -41,6 +26,22 @@ from frame_eval.metrics.decisions import (
     top_k_accuracy,
 )
 from frame_eval.metrics.means import bias, mae, mean, rate, ratio, rmse
+from frame_eval.metrics.pr_curve import (
+    average_precision,
+    precision_at_k,
+    precision_at_recall,
+    recall_at_k,
+    recall_at_precision,
+)
+from frame_eval.metrics.precision_recall import (
+    f1,
+    fbeta,
+    jaccard,
+    precision,
+    precision_at_prevalence,
+    recall,
+    specificity,
+)
 from frame_eval.metrics.probability import (
     bits_per_byte,
     brier,
@@ -49,19 +50,9 @@ from frame_eval.metrics.probability import (
     perplexity,
 )
 from frame_eval.metrics.quantiles import median, quantile
+from frame_eval.metrics.recalibration import calibration_intercept, calibration_slope
+from frame_eval.metrics.roc import gini, ks, partial_auc, roc_auc
 from frame_eval.metrics.sampling import pass_at_k
-from frame_eval.metrics.scores import (
-    average_precision,
-    gini,
-    ks,
-    partial_auc,
-    precision_at_k,
-    precision_at_prevalence,
-    precision_at_recall,
-    recall_at_k,
-    recall_at_precision,
-    roc_auc,
-)
 from frame_eval.metrics.selective import abstention, accuracy_at_coverage, aurc
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare

@@ -109,7 +109,7 @@ class Input:
         else:
             value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
         if self.bins is not None:
-            return _bin_of(value, self.bins)
+            return bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
 
     def invalid(self, value: Any, dtype: Any) -> Any | None:
@@ -396,7 +396,7 @@ def _check_class(value: Any, said: str, column: str, family: str | None, dtype: 
         raise ColumnError(f"{said}{value!r} is not of the type of column {column!r} ({dtype})")
 
 
-def _bin_of(value: Any, bins: int) -> Any:
+def bin_of(value: Any, bins: int) -> Any:
     """The number of the bin (lo, hi] of a probability, 1 to ``bins``; 0 is in the first.
 
     Within a billionth of a bin above an edge is on it: 0.07 * 100 is not 7 in doubles.

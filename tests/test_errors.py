@@ -186,7 +186,10 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
         ["positive=1", "'macro'"],
     ),
     "unknown role": (lambda: fe.of(DF).roles(sistem="model"), ["sistem"]),
-    "expr of a matrix metric": (lambda: fe.mcc("label", "pred").expr(), ["mcc", "summary"]),
+    "expr of an average over classes": (
+        lambda: fe.f1("label", "pred", average="macro").expr(),
+        ["macro_f1", "summary"],
+    ),
     "unknown sum": (
         lambda: DF.eval.summary(
             fe.Metric("m", {"x": "label"}, lambda c: {"x": c.x}, lambda s: s.y / s.n)

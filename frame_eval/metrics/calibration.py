@@ -1,18 +1,20 @@
-"""Calibration of probabilities: over bins of them, and by logistic recalibration."""
+"""Calibration of probabilities over bins of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from frame_eval.columns import (
     Input,
     Source,
+    bin_of,
     binned,
     label,
     member,
@@ -23,6 +25,7 @@ from frame_eval.columns import (
 )
 from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.expressions import mean_within
 from frame_eval.metrics.multiclass import Order, rows_of_classes
 from frame_eval.metrics.probability import inputs_of_classes
 
@@ -82,14 +85,37 @@ def _by_bin(code: Array, bins: int, s: Any) -> Bins:
     return Bins(added(s.n), added(s.y), added(s.p), added(s.rows))
 
 
+class OfBins(NamedTuple):
+    """A function of bins, the same of the labels, probabilities and bins of rows as an expression
+    (None where no expression says it), and how those of several classes are joined.
+    """
+
+    value: Callable[[Bins], Array]
+    expression: Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr] | None = None
+    join: Literal["mean", "max"] = "mean"
+
+    def joined(self, values: Sequence[Array]) -> Array:
+        """One value of those of all classes."""
+        found: Array = getattr(np.stack(values, -1), self.join)(-1)
+        return found
+
+
 def _mean_gap(b: Bins) -> Array:
     value: Array = (b.weight * b.gap).sum(-1)
     return value
 
 
+def _mean_gap_expression(y: pl.Expr, p: pl.Expr, code: pl.Expr) -> pl.Expr:
+    return mean_within(y - p, code).abs().mean()
+
+
 def _largest_gap(b: Bins) -> Array:
     value: Array = b.gap.max(-1) + 0.0 * b.weight.sum(-1)
     return value
+
+
+def _largest_gap_expression(y: pl.Expr, p: pl.Expr, code: pl.Expr) -> pl.Expr:
+    return mean_within(y - p, code).abs().max()
 
 
 def _debiased_gap(b: Bins) -> Array:
@@ -105,42 +131,39 @@ def _debiased_gap(b: Bins) -> Array:
     return value
 
 
-def _squared_gap(b: Bins) -> Array:
-    value: Array = (b.weight * b.gap**2).sum(-1)
-    return value
+ECE = OfBins(_mean_gap, _mean_gap_expression)
+MCE = OfBins(_largest_gap, _largest_gap_expression, "max")
+ECE_DEBIASED = OfBins(_debiased_gap)
 
 
-def _unbiased_squared_gap(b: Bins) -> Array:
-    """Without what chance adds in each bin; bins of one row can not say how much that is."""
-    several = b.rows > 1
-    chance = b.rate * (1.0 - b.rate) / np.where(several, b.rows - 1.0, 1.0)
-    weight = np.where(several, b.n, 0.0)
-    value: Array = (weight * (b.gap**2 - chance)).sum(-1) / weight.sum(-1)
-    return value
+def _value_of_bins(of: OfBins, bins_of: Callable[[Any], Bins], s: Any) -> Array:
+    return of.value(bins_of(s))
 
 
-def _overall(b: Bins) -> Array:
-    rate: Array = (b.weight * b.rate).sum(-1)
-    return rate
+def _code_expression(bins: int, strategy: Strategy, p: pl.Expr) -> pl.Expr:
+    if strategy == "uniform":
+        code: pl.Expr = bin_of(p, bins)
+        return code
+    below = (p.rank("min").cast(pl.Float64) - 1.0) / p.len()
+    return (bins * below + 1e-9).floor().clip(upper_bound=bins - 1.0)
 
 
-def _spread(b: Bins) -> Array:
-    value: Array = (b.weight * (b.rate - _overall(b)[..., None]) ** 2).sum(-1)
-    return value
+def _expression(of: OfBins, asked: Asked, sums: Any, c: Any) -> Any:
+    assert of.expression is not None
+    row = sums(c)
+    return of.expression(row["y"], row["p"], _code_expression(asked.bins, asked.strategy, c.p))
 
 
-def _of_bins(value: Callable[[Bins], Array], bins_of: Callable[[Any], Bins], s: Any) -> Array:
-    return value(bins_of(s))
+def _expression_of_classes(of: OfBins, asked: Asked, size: int, c: Any) -> Any:
+    assert of.expression is not None
+    values = []
+    for k, y in enumerate(rows_of_classes(size, c).values()):
+        p = getattr(c, f"s{k}")
+        values.append(of.expression(y, p, _code_expression(asked.bins, asked.strategy, p)))
+    return pl.max_horizontal(values) if of.join == "max" else pl.mean_horizontal(values)
 
 
-def _of_each_class(
-    value: Callable[[Bins], Array],
-    join: Callable[[Array], Array],
-    bins: int,
-    strategy: Strategy,
-    size: int,
-    s: Any,
-) -> Array:
+def _of_each_class(of: OfBins, bins: int, strategy: Strategy, size: int, s: Any) -> Array:
     """The values of all classes, each by its own probabilities, as one."""
     values = []
     for k in range(size):
@@ -149,20 +172,10 @@ def _of_each_class(
         sums = Sums({"n": n, "y": y, "p": n * order.scores, "rows": rows})
         if strategy == "uniform":
             code = np.clip(np.ceil(order.scores * bins - 1e-9), 1, bins).astype(int) - 1
-            values.append(value(_by_bin(code, bins, sums)))
+            values.append(of.value(_by_bin(code, bins, sums)))
         else:
-            values.append(value(_equal_mass(bins, sums)))
-    return join(np.stack(values, -1))
-
-
-def _mean(values: Array) -> Array:
-    mean: Array = values.mean(-1)
-    return mean
-
-
-def _largest(values: Array) -> Array:
-    largest: Array = values.max(-1)
-    return largest
+            values.append(of.value(_equal_mass(bins, sums)))
+    return of.joined(values)
 
 
 def _y_and_p(c: Any) -> Any:
@@ -174,26 +187,27 @@ def _top_and_p(c: Any) -> Any:
     return {"y": (2.0 - c.rank).clip(0.0, 1.0), "p": c.p}
 
 
-def _none(_: Any) -> Any:
+def no_slopes(_: Any) -> Any:
     """No derivatives: the absolute gaps have none where a bin is calibrated."""
     return {}
 
 
-def _empty(s: Any) -> Any:
+def empty(s: Any) -> Any:
+    """Whether there are no rows in any bin."""
     return s.n.sum(-1) == 0
 
 
-def _otherwise(_: Any) -> bool:
+def otherwise(_: Any) -> bool:
     """The reason that is left where no other one holds."""
     return True
 
 
 PLUG_IN = "biased upwards: no interval by default"
 DEBIASED = "not smooth near perfect calibration: no interval by default"
-FLAT = "flat where half of the rows are positive: no interval by default"
 
 
-def _remark(text: str, _: Any) -> str:
+def remark(text: str, _: Any) -> str:
+    """A note that is always the same."""
     return text
 
 
@@ -208,13 +222,7 @@ class Asked(NamedTuple):
     multi_class: MultiClass = "classwise"
 
 
-def _binned(
-    name: str,
-    value: Callable[[Bins], Array],
-    asked: Asked,
-    join: Callable[[Array], Array] = _mean,
-    **options: Any,
-) -> Metric:
+def of_bins(name: str, of: OfBins, asked: Asked, **options: Any) -> Metric:
     """A function of bins: of equal width as cells, or made of the distinct probabilities.
 
     Of several classes it is that of the most probable one, or all of them joined.
@@ -225,10 +233,10 @@ def _binned(
     check_option("strategy", asked.strategy, get_args(Strategy))
     check_option("multi_class", asked.multi_class, get_args(MultiClass))
     chosen = {
-        "note": partial(_remark, PLUG_IN),
+        "note": partial(remark, PLUG_IN),
         "better": "lower",
         "bounds": (0, 1),
-        "undefined": {"no rows": _empty},
+        "undefined": {"no rows": empty},
         **options,
     }
     uniform = asked.strategy == "uniform"
@@ -246,7 +254,7 @@ def _binned(
             raise EvalError(f"positive={asked.positive!r} goes with one column of probabilities")
         inputs = inputs_of_classes(asked.target, asked.prob)
         if asked.multi_class == "classwise":
-            return _of_classes(name, value, join, asked, inputs, **chosen)
+            return _of_classes(name, of, asked, inputs, **chosen)
         name, sums = f"confidence_{name}", _top_and_p
         inputs["rank"] = rank_of_truth(asked.target, asked.prob)
         inputs["p"] = top(asked.prob.values())
@@ -255,19 +263,19 @@ def _binned(
         name,
         inputs,
         sums,
-        partial(_of_bins, value, _equal_width if uniform else partial(_equal_mass, bins)),
+        partial(_value_of_bins, of, _equal_width if uniform else partial(_equal_mass, bins)),
         cells=("bin",),
         ordered=not uniform,
-        gradient=_none,
+        gradient=no_slopes,
         smooth=False,
+        expression=of.expression and partial(_expression, of, asked, sums),
         **chosen,
     )
 
 
 def _of_classes(
     name: str,
-    value: Callable[[Bins], Array],
-    join: Callable[[Array], Array],
+    of: OfBins,
     asked: Asked,
     inputs: Mapping[str, Input | Source],
     **options: Any,
@@ -279,11 +287,12 @@ def _of_classes(
         f"classwise_{name}",
         {**inputs, **scores, "y": member(asked.target, asked.prob)},
         partial(rows_of_classes, size),
-        partial(_of_each_class, value, join, asked.bins, asked.strategy, size),
+        partial(_of_each_class, of, asked.bins, asked.strategy, size),
         cells=tuple(scores),
         ordered=True,
-        gradient=_none,
+        gradient=no_slopes,
         smooth=False,
+        expression=of.expression and partial(_expression_of_classes, of, asked, size),
         **options,
     )
 
@@ -347,7 +356,7 @@ def ece(
     >>> round(df.eval.summary(several)["estimate"].item(), 4)
     0.2333
     """
-    return _binned("ece", _mean_gap, Asked(target, prob, bins, strategy, positive, multi_class))
+    return of_bins("ece", ECE, Asked(target, prob, bins, strategy, positive, multi_class))
 
 
 def mce(
@@ -385,7 +394,7 @@ def mce(
     0.1667
     """
     asked = Asked(target, prob, bins, strategy, positive, multi_class)
-    return _binned("mce", _largest_gap, asked, _largest)
+    return of_bins("mce", MCE, asked)
 
 
 def ece_debiased(
@@ -428,355 +437,5 @@ def ece_debiased(
     0.0825
     """
     asked = Asked(target, prob, bins, strategy, positive, multi_class)
-    note = partial(_remark, DEBIASED)
-    return _binned("ece_debiased", _debiased_gap, asked, bounds=(None, None), note=note)
-
-
-def brier_reliability(
-    target: Source,
-    prob: Source,
-    *,
-    bins: int = 15,
-    strategy: Strategy = "uniform",
-    positive: Any = None,
-    debiased: bool = False,
-) -> Metric:
-    """What miscalibration adds to the Brier score: sum_b n_b / n * (mean(p) - mean(y))**2.
-
-    Reliability - resolution + uncertainty (Murphy 1973) is the Brier score of probabilities that
-    are replaced by the mean of their bin. Its root is the RMS calibration error.
-
-    Parameters
-    ----------
-    target, prob, bins, strategy, positive
-        As for :func:`ece`.
-    debiased
-        Whether to take off what chance adds, rate (1 - rate) / (n_b - 1) in each bin (Ferro and
-        Fricker 2012; Kumar, Liang and Ma 2019). Bins of one row are then left out.
-
-    Returns
-    -------
-    Metric
-        Called ``brier_reliability`` or ``brier_reliability_debiased``, lower is better. The first
-        lies between 0 and 1 and is biased upwards; the second is unbiased for independent rows, and
-        so is below 0 half of the time where calibration is perfect. There is no interval. Null for
-        a slice without rows (or without a bin of two).
-
-    Raises
-    ------
-    EvalError
-        As :func:`ece`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "p": [0.8, 0.8, 0.8, 0.1]})
-    >>> round(df.eval.summary(fe.brier_reliability("y", "p"))["estimate"].item(), 4)
-    0.0158
-    >>> unbiased = fe.brier_reliability("y", "p", debiased=True)
-    >>> round(df.eval.summary(unbiased)["estimate"].item(), 4)
-    -0.0933
-    """
-    asked = Asked(target, prob, bins, strategy, positive)
-    if not debiased:
-        return _binned("brier_reliability", _squared_gap, asked)
-    return _binned(
-        "brier_reliability_debiased",
-        _unbiased_squared_gap,
-        asked,
-        bounds=(None, None),
-        note=partial(_remark, DEBIASED),
-        undefined={"no rows": _empty, "no bin has two rows": _otherwise},
-    )
-
-
-def brier_resolution(
-    target: Source,
-    prob: Source,
-    *,
-    bins: int = 15,
-    strategy: Strategy = "uniform",
-    positive: Any = None,
-) -> Metric:
-    """What telling rows apart takes off the Brier score: sum_b n_b / n * (mean_b(y) - mean(y))**2.
-
-    Parameters
-    ----------
-    target, prob, bins, strategy, positive
-        As for :func:`ece`.
-
-    Returns
-    -------
-    Metric
-        Called ``brier_resolution``, between 0 and 1, higher is better (Murphy 1973); biased
-        upwards, with no interval. Null for a slice without rows.
-
-    Raises
-    ------
-    EvalError
-        As :func:`ece`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"y": [1, 0, 1, 0], "p": [0.8, 0.8, 0.8, 0.1]})
-    >>> round(df.eval.summary(fe.brier_resolution("y", "p"))["estimate"].item(), 4)
-    0.0833
-    """
-    asked = Asked(target, prob, bins, strategy, positive)
-    return _binned("brier_resolution", _spread, asked, better="higher")
-
-
-def _y(c: Any) -> Any:
-    return {"y": c.y}
-
-
-def _variance(s: Any) -> Any:
-    rate = s.y / s.n
-    return rate * (1.0 - rate)
-
-
-def _no_rows(s: Any) -> Any:
-    return s.n == 0
-
-
-def brier_uncertainty(target: Source, *, positive: Any = None) -> Metric:
-    """The Brier score of always saying the share of positives: mean(y) * (1 - mean(y)).
-
-    Parameters
-    ----------
-    target
-        A label column: boolean, 0/1, or any with ``positive``.
-    positive
-        The positive class; True or 1 by default.
-
-    Returns
-    -------
-    Metric
-        Called ``brier_uncertainty``, between 0 and 0.25 (Murphy 1973): it is of the data, not of
-        the probabilities, and has no interval. Null for a slice without rows.
-
-    Raises
-    ------
-    EvalError
-        In a verb, for labels other than 0 and 1 without ``positive``.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"y": [1, 0, 0, 0]})
-    >>> df.eval.summary(fe.brier_uncertainty("y"))["estimate"].item()
-    0.1875
-    """
-    return Metric(
-        "brier_uncertainty",
-        {"y": label(target, positive)},
-        _y,
-        _variance,
-        gradient=_none,
-        bounds=(0, 0.25),
-        smooth=False,
-        undefined={"no rows": _no_rows},
-        note=partial(_remark, FLAT),
-    )
-
-
-def _sides(c: Any) -> Any:
-    return {"pos": c.y, "neg": 1 - c.y}
-
-
-def _logit(s: Any) -> Array:
-    p = np.asarray(s.classes[0])
-    with np.errstate(divide="ignore"):
-        logit: Array = np.log(p) - np.log1p(-p)
-    return logit
-
-
-class Model(NamedTuple):
-    """A logistic model of the distinct probabilities: its columns, and what is added to them."""
-
-    design: Array
-    offset: Array
-
-
-def _slope_model(s: Any) -> Model:
-    x = _logit(s)
-    return Model(np.stack([np.ones_like(x), x], -1), np.zeros_like(x))
-
-
-def _shift_model(s: Any) -> Model:
-    x = _logit(s)
-    return Model(np.ones((len(x), 1)), x)
-
-
-def _likelihood(model: Model, s: Any, coefficients: Array) -> tuple[Array, Array]:
-    """The log-likelihood of the labels, and the probabilities of the model."""
-    eta = model.offset + coefficients @ model.design.T
-    small = np.exp(-np.abs(eta))
-    value = s.pos * eta - (s.pos + s.neg) * (np.maximum(eta, 0.0) + np.log1p(small))
-    return value.sum(-1), np.where(eta < 0, small, 1.0) / (1.0 + small)
-
-
-def _fitted(model: Model, s: Any) -> tuple[Array, Array, Array]:
-    """Coefficients, probabilities and inverse information at the largest likelihood, by Newton.
-
-    NaN where the likelihood is too flat to find it.
-    """
-    design, n = model.design, s.pos + s.neg
-    size = design.shape[1]
-    products = (design[:, :, None] * design[:, None, :]).reshape(-1, size * size)
-    found = np.zeros((*n.shape[:-1], size))
-    value, p = _likelihood(model, s, found)
-    for _ in range(100):
-        information = ((n * p * (1.0 - p)) @ products).reshape(*found.shape, size)
-        flat = ~(np.linalg.det(information) > 0)[..., None]
-        inverse = np.linalg.inv(np.where(flat[..., None], np.eye(size), information))
-        step = (((s.pos - n * p) @ design)[..., None, :] @ inverse)[..., 0, :]
-        step = np.where(flat, 0.0, step)
-        if (np.abs(step) <= 1e-12 * (1.0 + np.abs(found).max(-1, keepdims=True))).all():
-            return np.where(flat, np.nan, found), p, np.where(flat[..., None], np.nan, inverse)
-        moved, q = _likelihood(model, s, found + step)
-        while (worse := moved < value - 1e-12 * n.sum(-1)).any():
-            step = np.where(worse[..., None], step / 2.0, step)
-            moved, q = _likelihood(model, s, found + step)
-        found, value, p = found + step, moved, q
-    return np.full_like(found, np.nan), p, np.full((*found.shape, size), np.nan)
-
-
-def _certain(s: Any) -> Any:
-    return (~np.isfinite(_logit(s)) & (s.pos + s.neg > 0)).any(-1)
-
-
-def _no_positives(s: Any) -> Any:
-    return s.pos.sum(-1) == 0
-
-
-def _no_negatives(s: Any) -> Any:
-    return s.neg.sum(-1) == 0
-
-
-def _separated(s: Any) -> Any:
-    """Whether one probability tells all positives from all negatives: the slope is infinite."""
-    first_pos, last_pos = _ends(s.pos)
-    first_neg, last_neg = _ends(s.neg)
-    return (first_pos >= last_neg) | (first_neg >= last_pos)
-
-
-def _ends(counts: Array) -> tuple[Array, Array]:
-    """The positions of the first and the last cell that is not empty."""
-    there = np.asarray(counts) > 0
-    return there.argmax(-1), there.shape[-1] - 1 - there[..., ::-1].argmax(-1)
-
-
-UNDEFINED = {
-    "no positives": _no_positives,
-    "no negatives": _no_negatives,
-    "a probability of 0 or 1 has no logit": _certain,
-}
-SEPARATED = {"the probabilities separate the labels": _separated}
-
-
-def _estimated(model_of: Any, undefined: Any, s: Any) -> tuple[Model, Array, Array, Array]:
-    """The model and its fit, NaN where it is undefined."""
-    bad = np.any([holds(s) for holds in undefined.values()], axis=0)[..., None]
-    finite = np.isfinite(_logit(s))
-    design, offset = model_of(s)
-    model = Model(np.where(finite[:, None], design, 0.0), np.where(finite, offset, 0.0))
-    kept = {name: np.where(bad, 0.0, getattr(s, name)) for name in ("pos", "neg")}
-    return model, *_fitted(model, Sums(kept))
-
-
-def _coefficient(model_of: Any, undefined: Any, s: Any) -> Any:
-    return _estimated(model_of, undefined, s)[1][..., -1]
-
-
-def _coefficient_gradient(model_of: Any, undefined: Any, s: Any) -> Any:
-    """How the solution of the likelihood equations moves with each count (implicit function)."""
-    model, _, p, inverse = _estimated(model_of, undefined, s)
-    influence = inverse[..., -1, :] @ model.design.T
-    return {"pos": influence * (1.0 - p), "neg": -influence * p}
-
-
-def _recalibration(
-    name: str, model_of: Any, undefined: Any, target: Source, prob: Source, positive: Any
-) -> Metric:
-    return Metric(
-        name,
-        {"y": label(target, positive), "p": probability(prob), "cell": score(prob)},
-        _sides,
-        partial(_coefficient, model_of, undefined),
-        cells=("cell",),
-        ordered=True,
-        gradient=partial(_coefficient_gradient, model_of, undefined),
-        counts=True,
-        undefined={**undefined, "the likelihood is too flat": _otherwise},
-    )
-
-
-def calibration_slope(target: Source, prob: Source, *, positive: Any = None) -> Metric:
-    """The slope b of the logistic model logit P(y) = a + b logit(p) (Cox 1958).
-
-    Below 1 the probabilities are too extreme (overconfident), above 1 too timid.
-
-    Parameters
-    ----------
-    target
-        A label column: boolean, 0/1, or any with ``positive``.
-    prob
-        The probability of the positive class, a numeric column in [0, 1].
-    positive
-        The positive class; True or 1 by default.
-
-    Returns
-    -------
-    Metric
-        Called ``calibration_slope``; 1 is best. The maximum likelihood estimate, with sandwich
-        errors, that respect clusters. Null with one class only, where the probabilities separate
-        the labels (the slope is infinite), or where one is 0 or 1 and so has no logit.
-
-    Raises
-    ------
-    EvalError
-        In a verb as :func:`brier`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"y": [1, 1, 1, 0, 1, 0, 0, 0], "p": [0.9] * 4 + [0.1] * 4})
-    >>> round(df.eval.summary(fe.calibration_slope("y", "p"))["estimate"].item(), 4)
-    0.5
-    """
-    undefined = {**UNDEFINED, **SEPARATED}
-    return _recalibration("calibration_slope", _slope_model, undefined, target, prob, positive)
-
-
-def calibration_intercept(target: Source, prob: Source, *, positive: Any = None) -> Metric:
-    """The intercept a of logit P(y) = a + logit(p): calibration in the large (Cox 1958).
-
-    Below 0 the probabilities are too high on the whole, above 0 too low.
-
-    Parameters
-    ----------
-    target, prob, positive
-        As for :func:`calibration_slope`.
-
-    Returns
-    -------
-    Metric
-        Called ``calibration_intercept``, in log-odds; 0 is best. The maximum likelihood estimate
-        with the slope fixed at 1, with sandwich errors. Null with one class only, or where a
-        probability of 0 or 1 has no logit.
-
-    Raises
-    ------
-    EvalError
-        In a verb as :func:`brier`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"y": [1, 0, 0, 0], "p": [0.5] * 4})
-    >>> round(df.eval.summary(fe.calibration_intercept("y", "p"))["estimate"].item(), 4)
-    -1.0986
-    """
-    return _recalibration("calibration_intercept", _shift_model, UNDEFINED, target, prob, positive)
+    note = partial(remark, DEBIASED)
+    return of_bins("ece_debiased", ECE_DEBIASED, asked, bounds=(None, None), note=note)

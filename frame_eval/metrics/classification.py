@@ -1,66 +1,38 @@
-"""Classification: shares of rows, F scores, and metrics of the confusion matrix."""
+"""Classification: accuracy, and metrics of the whole confusion matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
+import polars as pl
 
-from frame_eval.columns import Source, category, equal, label
+from frame_eval.columns import Source, category, equal
 from frame_eval.errors import EvalError, check_option
 from frame_eval.metrics.confusion import (
-    MATRIX,
     NO_LABELS,
-    ROWS,
     Averaging,
-    Confusion,
-    Score,
     certain_chance,
     class_average,
     class_average_gradient,
-    class_empty,
-    class_gradient,
-    class_hits,
-    class_rejections,
-    class_trials,
-    class_value,
-    fbeta_score,
-    jaccard_score,
     kappa_score,
     left_out,
     mcc_score,
-    micro,
-    micro_gradient,
     one_margin,
-    precision_score,
     recall_score,
-    specificity_score,
     whole,
     whole_gradient,
 )
-from frame_eval.metrics.core import Metric, PerClass, Proportion, Unit
+from frame_eval.metrics.core import Metric, Proportion
 from frame_eval.metrics.costs import (
     no_chance_disagreement,
     weighted_kappa,
     weighted_kappa_gradient,
 )
-from frame_eval.metrics.means import NO_ROWS, no_denominator, ratio_gradient, ratio_of
-from frame_eval.metrics.multilabel import (
-    SETS,
-    cells_of_label,
-    known_labels,
-    mean_of_rows,
-    score_of_rows,
-    set_metric,
-    the_same,
-)
-
-Array: TypeAlias = npt.NDArray[Any]
-Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
-AVERAGES = ("binary", "macro", "micro", "weighted", "samples", None)
+from frame_eval.metrics.expressions import ties
+from frame_eval.metrics.means import NO_ROWS
+from frame_eval.metrics.multilabel import mean_of_rows, the_same
 
 
 def _hit(c: Any) -> Any:
@@ -79,7 +51,7 @@ def _share(s: Any) -> Any:
     return s.hits / s.n
 
 
-def _accuracy_like(name: str, target: Source, pred: Source) -> Metric:
+def accuracy_like(name: str, target: Source, pred: Source) -> Metric:
     return Metric(
         name,
         {"hit": equal(target, pred)},
@@ -124,7 +96,7 @@ def accuracy(target: Source, pred: Source, *, multilabel: bool = False) -> Metri
     if multilabel:
         options: dict[str, Any] = {"better": "higher", "bounds": (0, 1)}
         return mean_of_rows("accuracy", target, pred, the_same, None, **options)
-    return _accuracy_like("accuracy", target, pred)
+    return accuracy_like("accuracy", target, pred)
 
 
 def _no_sums(_: Any) -> Any:
@@ -137,690 +109,30 @@ def matrix_metric(name: str, target: Source, pred: Source, finish: Any, **option
     return Metric(name, inputs, _no_sums, finish, cells=("y", "p"), counts=True, **options)
 
 
-def _f1_of_jaccard(j: Any) -> Any:
-    return 2 * j / (1 + j)
-
-
-def _f1_slope(j: Any) -> Any:
-    return 2 / (1 + j) ** 2
-
-
-class Family(NamedTuple):
-    """What precision, recall, specificity and the F scores share, and where they differ."""
-
-    name: str
-    kind: str
-    score: Callable[[Confusion], Score]
-    sums: Callable[[Any], Any]
-    hits: Callable[[Any], Any]
-    trials: Callable[[Any], Any]
-    reason: str
-    beta: float | None = None
-
-
-def _of_class(
-    family: Family, target: Source, pred: Source, zero: float | None, value: Any
-) -> Metric:
-    proportion = None
-    if family.beta in (None, 1.0):
-        hits = class_rejections if family.kind == "specificity" else class_hits
-        proportion = Proportion(
-            partial(hits, value), partial(class_trials, family.kind, value), *_map_of(family)
-        )
-    return matrix_metric(
-        family.name,
-        target,
-        pred,
-        partial(class_value, family.score, value),
-        gradient=partial(class_gradient, family.score, value),
-        proportion=proportion,
-        zero_division=zero,
-        better="higher",
-        bounds=(0, 1),
-        undefined={family.reason: partial(class_empty, family.kind, value)},
-    )
-
-
-def _of_label(family: Family, target: Source, pred: Source, zero: float | None, _: Any) -> Metric:
-    """The metric of one of several labels: the cells are whether it is there."""
-    return _of_class(family, target, pred, zero, value=True)
-
-
-def _map_of(family: Family) -> tuple[Any, Any]:
-    return (_f1_of_jaccard, _f1_slope) if family.beta == 1.0 else (None, None)
-
-
-def _sums_tp_fp(c: Any) -> Any:
-    return {"tp": c.y * c.p, "fp": (1 - c.y) * c.p}
-
-
-def _sums_tp_fn(c: Any) -> Any:
-    return {"tp": c.y * c.p, "fn": c.y * (1 - c.p)}
-
-
-def _sums_tn_fp(c: Any) -> Any:
-    return {"tn": (1 - c.y) * (1 - c.p), "fp": (1 - c.y) * c.p}
-
-
-def _sums_tp_fp_fn(c: Any) -> Any:
-    return {"tp": c.y * c.p, "fp": (1 - c.y) * c.p, "fn": c.y * (1 - c.p)}
-
-
-def _tp(s: Any) -> Any:
-    return s.tp
-
-
-def _tn(s: Any) -> Any:
-    return s.tn
-
-
-def _tp_fp(s: Any) -> Any:
-    return s.tp + s.fp
-
-
-def _tp_fn(s: Any) -> Any:
-    return s.tp + s.fn
-
-
-def _tn_fp(s: Any) -> Any:
-    return s.tn + s.fp
-
-
-def _tp_fp_fn(s: Any) -> Any:
-    return s.tp + s.fp + s.fn
-
-
-def _quotient(hits: Any, trials: Any, s: Any) -> Any:
-    return hits(s) / trials(s)
-
-
-def _binary_fbeta(beta: float, s: Any) -> Any:
-    b = beta * beta
-    return (1 + b) * s.tp / ((1 + b) * s.tp + b * s.fn + s.fp)
-
-
-def _binary_fbeta_gradient(beta: float, s: Any) -> Any:
-    b = beta * beta
-    total = (1 + b) * s.tp + b * s.fn + s.fp
-    value = (1 + b) * s.tp / total
-    return {"tp": (1 + b) * (1 - value) / total, "fn": -b * value / total, "fp": -value / total}
-
-
-def _empty(trials: Any, s: Any) -> Any:
-    return trials(s) == 0
-
-
 def opposite(c: Any) -> Any:
     return 1 - c.y
 
 
-def _finish_of(family: Family) -> tuple[Any, Any]:
-    """The score from the sums of two classes, and its gradient where it is given."""
-    if family.beta is None:
-        return partial(_quotient, family.hits, family.trials), None
-    return partial(_binary_fbeta, family.beta), partial(_binary_fbeta_gradient, family.beta)
+def _chance_expression(c: Any) -> tuple[Any, Any, Any]:
+    """How many pairs of rows agree: a label and a prediction, two labels, two predictions."""
+    truth, predicted = ties(c.y).sum(), ties(c.p).sum()
+    return (ties(c.y.append(c.p)).sum() - truth - predicted) / 2, truth, predicted
 
 
-def _binary(
-    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
-) -> Metric:
-    finish, gradient = _finish_of(family)
-    linear = family.beta not in (None, 1.0)
-    return Metric(
-        family.name,
-        {"y": label(target, positive), "p": label(pred, positive)},
-        family.sums,
-        finish,
-        gradient=gradient,
-        proportion=None if linear else Proportion(family.hits, family.trials, *_map_of(family)),
-        counts=True,
-        zero_division=zero,
-        better="higher",
-        bounds=(0, 1),
-        undefined={family.reason: partial(_empty, family.trials)},
-        worst={"p": opposite},
-    )
+def _mcc_expression(c: Any) -> Any:
+    n, correct = c.y.len().cast(pl.Float64), (c.y == c.p).sum()
+    both, truth, predicted = _chance_expression(c)
+    return (correct * n - both) / ((n**2 - truth) * (n**2 - predicted)).sqrt()
 
 
-def _of_example(family: Family, zero: float | None, u: Any, when: Any) -> Any:
-    """The score of one example, -1 where it is undefined."""
-    finish = _finish_of(family)[0]
-    undefined = -1.0 if zero is None else float(zero)
-    return when(family.trials(u) > 0).then(finish(u)).otherwise(undefined)
+def _kappa_expression(c: Any) -> Any:
+    chance = _chance_expression(c)[0] / c.y.len().cast(pl.Float64) ** 2
+    return ((c.y == c.p).mean() - chance) / (1 - chance)
 
 
-def _defined(c: Any) -> Any:
-    return {"x": c.value.clip(0.0, 1.0), "y": (c.value + 1.0).clip(0.0, 1.0)}
-
-
-def _examples_left_out(s: Any) -> Any:
-    # Weights have no scale: the share that is undefined, in examples.
-    with np.errstate(invalid="ignore"):
-        count = np.round((1.0 - s.y / s.n) * s.rows)
-    texts = [f"{k:g} examples undefined, left out" if k > 0 else "" for k in count.flat]
-    return np.array(texts, object).reshape(count.shape)
-
-
-def _samples(
-    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
-) -> Metric:
-    """The mean over examples of their score, a row per label of each example."""
-    return Metric(
-        f"samples_{family.name}",
-        {"y": label(target, positive), "p": label(pred, positive)},
-        _defined,
-        ratio_of,
-        gradient=ratio_gradient,
-        samples={"y": ("x", "y")},
-        better="higher",
-        bounds=(0, 1),
-        undefined={"no example is defined": no_denominator},
-        worst={"p": opposite},
-        unit=Unit(sums=family.sums, value=partial(_of_example, family, zero)),
-        note=_examples_left_out,
-    )
-
-
-def _build(
-    family: Family,
-    target: Source,
-    pred: Source,
-    average: Average,
-    positive: Any,
-    labels: Sequence[Any] | None,
-    zero: float | None,
-    min_support: int,
-    *,
-    multilabel: bool,
-    label_of: Source | None,
-) -> Metric:
-    """A member of the family under one of the averages."""
-    check_option("average", average, AVERAGES)
-    check_option("zero_division", zero, (None, 0, 1))
-    if label_of is not None:
-        if average not in ("macro", "weighted") or multilabel:
-            raise EvalError(
-                "label_of= goes with average='macro' or 'weighted', and a row per label"
-            )
-        averaging = Averaging(average, labels, zero, min_support, ROWS)
-        return _of_label_rows(family, target, pred, label_of, positive, averaging)
-    if multilabel:
-        _check_lists(average, positive)
-    if min_support and average not in ("macro", "weighted"):
-        raise EvalError("min_support= goes with average='macro' or 'weighted'")
-    if average in ("binary", "samples") and not multilabel:
-        if labels is not None:
-            raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
-        build = _binary if average == "binary" else _samples
-        return build(family, target, pred, positive, zero)
-    if positive is not None:
-        raise EvalError(
-            f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
-        )
-    return _averaged(family, target, pred, average, labels, zero, min_support, lists=multilabel)
-
-
-def _four(c: Any) -> Any:
-    return {**_sums_tp_fp_fn(c), "tn": (1 - c.y) * (1 - c.p)}
-
-
-def _of_label_rows(
-    family: Family, target: Source, pred: Source, column: Source, positive: Any, average: Averaging
-) -> Metric:
-    """An average over labels that have a row each for every example."""
-    arguments = (family.score, average)
-    return Metric(
-        f"{average.kind}_{family.name}",
-        {
-            "label": category(column, column),
-            "y": label(target, positive),
-            "p": label(pred, positive),
-        },
-        _four,
-        partial(class_average, *arguments),
-        gradient=partial(class_average_gradient, *arguments),
-        cells=("label",),
-        counts=True,
-        note=partial(left_out, *arguments),
-        undefined=NO_LABELS,
-        better="higher",
-        bounds=(0, 1),
-    )
-
-
-def _check_lists(average: Average, positive: Any) -> None:
-    if average == "binary":
-        raise EvalError(
-            "multilabel=True goes with average='micro', 'macro', 'weighted', 'samples' or None"
-        )
-    if positive is not None:
-        raise EvalError(f"positive={positive!r} goes with one label per row; see labels=")
-
-
-def _averaged(
-    family: Family,
-    target: Source,
-    pred: Source,
-    average: str | None,
-    labels: Sequence[Any] | None,
-    zero: float | None,
-    min_support: int,
-    *,
-    lists: bool,
-) -> Metric:
-    """An average over the classes of cells: pairs of label and prediction, or of lists of them."""
-    metric_of = set_metric if lists else matrix_metric
-    layout = SETS if lists else MATRIX
-    common = {"better": "higher", "bounds": (0, 1)}
-    name = family.name if average is None else f"{average}_{family.name}"
-    if average == "samples":
-        row = partial(score_of_rows, family.score, zero)
-        return mean_of_rows(name, target, pred, row, labels, **common)
-    if average == "micro":
-        if labels is None and family.kind not in ("specificity", "jaccard") and not lists:
-            return _accuracy_like(name, target, pred)
-        pooled = (family.score, layout, labels)
-        return metric_of(
-            name,
-            target,
-            pred,
-            partial(micro, *pooled),
-            gradient=partial(micro_gradient, *pooled),
-            zero_division=zero,
-            undefined=NO_LABELS,
-            **common,
-        )
-    kind = "macro" if average is None else average
-    arguments = (family.score, Averaging(kind, labels, zero, min_support, layout))
-    per_class = None
-    if average is None and lists:
-        of = partial(_of_label, family, target, pred, zero)
-        per_class = PerClass(of, labels, known_labels, cells_of_label)
-    elif average is None:
-        per_class = PerClass(partial(_of_class, family, target, pred, zero), labels)
-    return metric_of(
-        name,
-        target,
-        pred,
-        partial(class_average, *arguments),
-        gradient=partial(class_average_gradient, *arguments),
-        note=partial(left_out, *arguments),
-        undefined=NO_LABELS,
-        per_class=per_class,
-        **common,
-    )
-
-
-def precision(
-    target: Source,
-    pred: Source,
-    *,
-    average: Average = "binary",
-    positive: Any = None,
-    labels: Sequence[Any] | None = None,
-    zero_division: float | None = None,
-    min_support: int = 0,
-    multilabel: bool = False,
-    label_of: Source | None = None,
-) -> Metric:
-    """The share of positive predictions that are right: tp / (tp + fp).
-
-    Parameters
-    ----------
-    target, pred
-        Label columns of one type.
-    average
-        ``"binary"``: one class against the rest. ``"macro"``: the mean over the classes that
-        occur in the slice as label or prediction. ``"weighted"``: the same, weighted by support.
-        ``"micro"``: counts pooled over classes. None: a row per class, in a column ``class``.
-        ``"samples"``: of multi-label rows, one per label of each ``example`` with 0/1 columns,
-        the mean over examples (``"binary"`` on the same rows is the micro average over labels).
-    positive
-        The positive class of ``"binary"`` and ``"samples"``; True or 1 by default.
-    labels
-        The classes to average over, instead of those that occur.
-    zero_division
-        The value (0 or 1) where nothing is predicted positive, instead of null.
-    min_support
-        The fewest rows of a label with which its class is in a ``"macro"`` or ``"weighted"``
-        average; ``note`` names those left out.
-    multilabel
-        Whether both columns are lists of labels (repeats do not count; an empty list has none).
-        ``"samples"`` is then the mean over rows, None has a row per label, ``labels`` are those
-        that count, by default the ones that occur in the slice.
-    label_of
-        Of rows per (example, label) with 0/1 columns, the column that says which label a row is
-        about: ``"macro"`` and ``"weighted"`` are then averages over these labels.
-
-    Returns
-    -------
-    Metric
-        Between 0 and 1; binary and per-class ones have proportion intervals on their own
-        denominator. Null without predicted positives; averages leave undefined classes out and
-        say how many in ``note`` (scikit-learn's ``zero_division=np.nan``).
-
-    Raises
-    ------
-    EvalError
-        For an unknown average, and in a verb for labels other than 0 and 1 without ``positive``.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"gold": [1, 0, 1, 0], "pred": [1, 1, 1, 0]})
-    >>> round(df.eval.summary(fe.precision("gold", "pred"))["estimate"].item(), 4)
-    0.6667
-    >>> df = pl.DataFrame({"gold": [["a", "b"], ["b"]], "pred": [["a"], ["a", "b"]]})
-    >>> metric = fe.precision("gold", "pred", average="samples", multilabel=True)
-    >>> df.eval.summary(metric)["estimate"].item()
-    0.75
-    """
-    family = Family(
-        "precision",
-        "precision",
-        precision_score,
-        _sums_tp_fp,
-        _tp,
-        _tp_fp,
-        "no predicted positives",
-    )
-    return _build(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
-
-
-def recall(
-    target: Source,
-    pred: Source,
-    *,
-    average: Average = "binary",
-    positive: Any = None,
-    labels: Sequence[Any] | None = None,
-    zero_division: float | None = None,
-    min_support: int = 0,
-    multilabel: bool = False,
-    label_of: Source | None = None,
-) -> Metric:
-    """The share of positives that are found: tp / (tp + fn). Also called sensitivity.
-
-    Parameters
-    ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
-        As for :func:`precision`.
-
-    Returns
-    -------
-    Metric
-        Between 0 and 1; its interval and its ``n`` are those of the positives. Null without any.
-
-    Raises
-    ------
-    EvalError
-        As :func:`precision`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"gold": [1, 0, 1, 0], "pred": [1, 1, 0, 0]})
-    >>> df.eval.summary(fe.recall("gold", "pred")).select("estimate", "n").row(0)
-    (0.5, 2)
-    """
-    family = Family("recall", "recall", recall_score, _sums_tp_fn, _tp, _tp_fn, "no positives")
-    return _build(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
-
-
-def specificity(
-    target: Source,
-    pred: Source,
-    *,
-    average: Average = "binary",
-    positive: Any = None,
-    labels: Sequence[Any] | None = None,
-    zero_division: float | None = None,
-    min_support: int = 0,
-    multilabel: bool = False,
-    label_of: Source | None = None,
-) -> Metric:
-    """The share of negatives that are left alone: tn / (tn + fp).
-
-    Parameters
-    ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
-        As for :func:`precision`.
-
-    Returns
-    -------
-    Metric
-        Between 0 and 1; its interval and its ``n`` are those of the negatives. Null without any.
-
-    Raises
-    ------
-    EvalError
-        As :func:`precision`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"gold": [1, 0, 0, 0], "pred": [1, 1, 0, 0]})
-    >>> round(df.eval.summary(fe.specificity("gold", "pred"))["estimate"].item(), 4)
-    0.6667
-    """
-    family = Family(
-        "specificity", "specificity", specificity_score, _sums_tn_fp, _tn, _tn_fp, "no negatives"
-    )
-    return _build(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
-
-
-def fbeta(
-    target: Source,
-    pred: Source,
-    beta: float,
-    *,
-    average: Average = "binary",
-    positive: Any = None,
-    labels: Sequence[Any] | None = None,
-    zero_division: float | None = None,
-    min_support: int = 0,
-    multilabel: bool = False,
-    label_of: Source | None = None,
-) -> Metric:
-    """The F score: (1 + b^2) tp / ((1 + b^2) tp + b^2 fn + fp) (van Rijsbergen 1979).
-
-    Parameters
-    ----------
-    beta
-        How much more recall counts than precision; positive.
-    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
-        As for :func:`precision`.
-
-    Returns
-    -------
-    Metric
-        Called ``f<beta>``, between 0 and 1. Null without positives and predicted positives; 0 as
-        soon as there is an error and no true positive.
-
-    Raises
-    ------
-    EvalError
-        When beta is not positive; otherwise as :func:`precision`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"gold": [1, 0, 1, 1], "pred": [1, 1, 0, 1]})
-    >>> round(df.eval.summary(fe.fbeta("gold", "pred", 2))["estimate"].item(), 4)
-    0.6667
-    """
-    if not beta > 0:
-        raise EvalError(f"beta={beta!r} is not positive")
-    family = Family(
-        f"f{beta:g}",
-        "fbeta",
-        partial(fbeta_score, float(beta)),
-        _sums_tp_fp_fn,
-        _tp,
-        _tp_fp_fn,
-        "no positives and no predicted positives",
-        float(beta),
-    )
-    return _build(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
-
-
-def f1(
-    target: Source,
-    pred: Source,
-    *,
-    average: Average = "binary",
-    positive: Any = None,
-    labels: Sequence[Any] | None = None,
-    zero_division: float | None = None,
-    min_support: int = 0,
-    multilabel: bool = False,
-    label_of: Source | None = None,
-) -> Metric:
-    """The harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn).
-
-    F1 is 2J / (1 + J) of the share J = tp / (tp + fp + fn), and so has the interval of that
-    share, mapped.
-
-    Parameters
-    ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
-        As for :func:`precision`.
-
-    Returns
-    -------
-    Metric
-        Called ``f1``, between 0 and 1. Null without positives and predicted positives.
-
-    Raises
-    ------
-    EvalError
-        As :func:`precision`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"gold": [1, 0, 1, 0], "pred": [1, 1, 1, 0]})
-    >>> df.eval.summary(fe.f1("gold", "pred"))["estimate"].item()
-    0.8
-    """
-    return fbeta(
-        target,
-        pred,
-        1,
-        average=average,
-        positive=positive,
-        labels=labels,
-        zero_division=zero_division,
-        min_support=min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
-
-
-def jaccard(
-    target: Source,
-    pred: Source,
-    *,
-    average: Average = "binary",
-    positive: Any = None,
-    labels: Sequence[Any] | None = None,
-    zero_division: float | None = None,
-    min_support: int = 0,
-    multilabel: bool = False,
-    label_of: Source | None = None,
-) -> Metric:
-    """Intersection over union of labels and predictions: tp / (tp + fp + fn) (Jaccard 1912).
-
-    The macro average over pixels as rows is the mean intersection over union of a segmentation.
-
-    Parameters
-    ----------
-    target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
-        As for :func:`precision`.
-
-    Returns
-    -------
-    Metric
-        Between 0 and 1, with proportion intervals when binary or per class. Null without positives
-        and predicted positives.
-
-    Raises
-    ------
-    EvalError
-        As :func:`precision`.
-
-    Examples
-    --------
-    >>> import frame_eval as fe, polars as pl
-    >>> df = pl.DataFrame({"gold": [1, 0, 1, 0], "pred": [1, 1, 0, 0]})
-    >>> round(df.eval.summary(fe.jaccard("gold", "pred"))["estimate"].item(), 4)
-    0.3333
-    """
-    family = Family(
-        "jaccard",
-        "jaccard",
-        jaccard_score,
-        _sums_tp_fp_fn,
-        _tp,
-        _tp_fp_fn,
-        "no positives and no predicted positives",
-    )
-    return _build(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
+def _balanced_expression(c: Any) -> Any:
+    """A right row adds its share of the rows of its class."""
+    return (1 / ties(c.y)).filter(c.y == c.p).sum() / c.y.n_unique()
 
 
 def mcc(target: Source, pred: Source) -> Metric:
@@ -857,6 +169,7 @@ def mcc(target: Source, pred: Source) -> Metric:
         better="higher",
         bounds=(-1, 1),
         undefined={"one class only": one_margin},
+        expression=_mcc_expression,
     )
 
 
@@ -915,6 +228,7 @@ def cohen_kappa(
             partial(whole, kappa_score),
             gradient=partial(whole_gradient, kappa_score),
             undefined={"chance agreement is 1": certain_chance},
+            expression=_kappa_expression,
             **common,
         )
     arguments = (labels, 1 if weights == "linear" else 2)
@@ -967,4 +281,5 @@ def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> 
         better="higher",
         bounds=(0, 1),
         undefined=NO_LABELS,
+        expression=None if min_support else _balanced_expression,
     )

@@ -6,12 +6,13 @@ A cell is a distinct combination of the scores of all classes; its sums are the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from frame_eval.columns import Source, member, score
 from frame_eval.errors import EvalError, check_option, listing
@@ -33,6 +34,7 @@ class Ranking(NamedTuple):
     gradient: Callable[[Any], Mapping[str, Any]]
     undefined: Mapping[str, Callable[[Any], Any]]
     note: Callable[[Any], Any]
+    expression: Callable[[Any], Any]
     apart: bool
 
 
@@ -165,6 +167,33 @@ def _average_gradient(
     return {f"y{k}": slope for k, slope in enumerate(slopes)}
 
 
+def _expression(
+    ranking: Ranking, contests: Sequence[Contest], columns: Sequence[str], c: Any
+) -> pl.Expr:
+    """The average over the contests that are defined."""
+    values, weights = [], []
+    for contest in contests:
+        labels, scores = [], []
+        for k, others in zip(contest.positive, contest.negative, strict=True):
+            playing = _is_one_of(c.y, (k, *others))
+            labels.append((c.y == k).cast(pl.Float64).filter(playing))
+            scores.append(getattr(c, columns[k]).filter(playing))
+        value = ranking.expression(Sums({"y": _joined(labels), "s": _joined(scores)}))
+        weight = _is_one_of(c.y, contest.weight).sum() if contest.weight else pl.lit(1.0)
+        values.append(pl.when(value.is_finite()).then(value * weight))
+        weights.append(pl.when(value.is_finite()).then(weight))
+    return pl.sum_horizontal(values) / pl.sum_horizontal(weights)
+
+
+def _is_one_of(position: pl.Expr, classes: Sequence[int]) -> pl.Expr:
+    return position.is_in([float(k) for k in classes])
+
+
+def _joined(parts: Sequence[pl.Expr]) -> pl.Expr:
+    """Columns one after the other."""
+    return reduce(pl.Expr.append, parts)
+
+
 def _of_contest(function: Callable[[Any], Any], contest: Contest, size: int, s: Any) -> Any:
     """A function of the positives and negatives of one contest."""
     ((_, _, sums),) = _played([contest], size, s)
@@ -253,4 +282,5 @@ def averaged_ranking(
         contests,
         undefined={"one class only": partial(_one_class, size)},
         note=partial(_left_out, tuple(scores)),
+        expression=partial(_expression, ranking, contests, [f"s{k}" for k in range(size)]),
     )

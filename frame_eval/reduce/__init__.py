@@ -25,13 +25,16 @@ from frame_eval.reduce.engines import (
     result_frame,
     scan,
 )
+from frame_eval.reduce.kinds import in_kinds
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import by_cell, parts_of, passes_of
+from frame_eval.reduce.passes import by_cell, parts_of, passes_of, too_many
 from frame_eval.reduce.prepare import Prepared, Roles, prepare
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import wide, wide_passes
 from frame_eval.running import current
 from frame_eval.table import Ranked, Table
+
+_MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 __all__ = [
     "Ranked",
@@ -79,9 +82,11 @@ def reduce(
     averaged = prepared
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
+    passes = 1
     if roles.unit and not by_example:
-        prepared.passes = _passes(prepared, metrics, apart=apart)
-        averaged.passes = prepared.passes
+        passes = _passes(prepared, metrics, apart=apart)
+    if passes > 1:
+        return _in_passes(averaged, metrics, missing, moments=moments, passes=passes)
     queries: dict[int, Query | Scored] = {}
     for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
@@ -97,6 +102,35 @@ def reduce(
             found = query(base, chosen, missing, moments, by_example, alike)
         queries.update(dict.fromkeys(positions, found))
     return coded(prepared, metrics, queries, by_example)
+
+
+def _in_passes(
+    prepared: Prepared, metrics: Sequence[Metric], missing: str, *, moments: bool, passes: int
+) -> Reduced:
+    """The sums of kinds of units: each pass over the rows sees some of the units."""
+    units = list(prepared.units.values())
+    domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else None
+    asked = dict(enumerate(metrics))
+    kinds: list[Table] = []
+    bits = _MOST_BITS
+    for rows in parts_of(prepared.frame, units, passes, "sums of clusters"):
+        part = query(prepared, asked, missing, moments, by_example=False, alike=False, rows=rows)
+        found = coded(
+            prepared, metrics, dict.fromkeys(asked, part), by_example=False, domain=domain
+        )
+        added = zip(metrics, *([kinds] if kinds else []), found.tables, strict=True)
+        kinds = [in_kinds(metric, tables, bits) for metric, *tables in added]
+        while bits > _LEAST_BITS and too_many(kinds):
+            bits -= 1
+            kinds = [in_kinds(m, [one], bits) for m, one in zip(metrics, kinds, strict=True)]
+        if too_many(kinds):
+            most = max(len(one.rows) for one in kinds)
+            raise EvalError(
+                f"the sizes of more than {most} clusters and slices differ, which is more than "
+                f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
+                "slice less, or name coarser clusters"
+            )
+    return replace(found, tables=kinds)
 
 
 def _cell_keys(prepared: Prepared, metric: Metric) -> list[str]:
@@ -170,11 +204,11 @@ def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> in
     keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
     passes = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
     plain = not any(metric.cells or metric.unit for metric in metrics)
-    if passes > 1 and not (apart and plain and not prepared.strata and not prepared.slices.stacked):
+    if passes > 1 and not (apart and plain and not prepared.strata):
         raise EvalError(
             f"the sums of all clusters and slices need about {passes} times the memory of "
             f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or ask for "
-            "summary with analytic intervals, of plain metrics by columns, without strata"
+            "summary with analytic intervals, of plain metrics, without strata"
         )
     return passes
 

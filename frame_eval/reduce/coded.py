@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import narwhals as nw
@@ -60,18 +60,23 @@ def coded(
     metrics: Sequence[Metric],
     queries: Mapping[int, Query | Cells],
     by_example: bool,
+    domain: pl.DataFrame | None = None,
 ) -> Reduced:
-    """Codes for the keys of all queries together, and one table per metric."""
+    """Codes for the keys of all queries together, and one table per metric.
+
+    With a ``domain`` of slices and systems their codes are of the values there.
+    """
     grouped = {i: q for i, q in queries.items() if isinstance(q, Query)}
     # Those with units and cells come first: the others have rows for the group keys alone.
     distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
-    lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
+    lengths = list(accumulate((q.frame.height for q in distinct), initial=0))
     spans = [slice(a, b) for a, b in pairwise(lengths)]
     number = {id(q): i for i, q in enumerate(distinct)}
     frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        having = [frame for frame in frames if columns and set(columns) <= set(frame.columns)]
+        asked = [*frames, *([] if domain is None else [domain])]
+        having = [frame for frame in asked if columns and set(columns) <= set(frame.columns)]
         if not having:
             return np.zeros(lengths[-1], np.int64), _ONE
         return codes(pl.concat([frame[list(columns)] for frame in having]), columns)
@@ -80,7 +85,7 @@ def coded(
     of_examples = prepared.examples if prepared.roles.cluster else prepared.units
     keys = [prepared.systems, *([of_examples] if by_example else []), prepared.units]
     (systems, system_values), *found_codes = concurrently(
-        [partial(together, list(key.values())) for key in keys], rows=int(lengths[-1])
+        [partial(together, list(key.values())) for key in keys], rows=lengths[-1]
     )
     units = found_codes[-1][0]
     cluster_of: Ints | None = None
@@ -306,7 +311,6 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
-        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
     outside: Any = np.False_
     for cell in cell_codes:

@@ -33,15 +33,17 @@ _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
 _AT_HAND = "POLARS_HOT_TABLE_SIZE"
 _VALUE = 128  # bytes of memory for every value of a group at hand
 _SAMPLED = 16  # of how many parts one is counted
+_FEW = 10_000  # rows that are done before streams of them are set up
+_AS_WRITTEN = pl.QueryOptFlags.none()
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A frame as a lazy narwhals frame, with its schema; ``resident`` if it is in memory."""
+    """A frame as a lazy narwhals frame, with its schema; ``rows`` are those of one in memory."""
 
     frame: nw.LazyFrame[Any]
     schema: dict[str, Any]
-    resident: bool
+    rows: int | None
 
     @property
     def is_polars(self) -> bool:
@@ -72,7 +74,7 @@ class Scan:
         if not named:
             return self, named
         try:
-            return Scan(frame, _schema_of(frame), self.resident), named
+            return Scan(frame, _schema_of(frame), self.rows), named
         except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
             raise _misnamed(error) from None
         except (nw.exceptions.NarwhalsError, pl.exceptions.PolarsError) as error:
@@ -118,7 +120,8 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
                 f"{type(native).__name__} is not a frame that narwhals knows; use a pandas, "
                 "Polars, Arrow, DuckDB, Spark or Dask frame"
             ) from None
-        return Scan(frame, _schema_of(frame), isinstance(native, pl.DataFrame))
+        rows = native.height if isinstance(native, pl.DataFrame) else None
+        return Scan(frame, _schema_of(frame), rows)
 
 
 def _is_dataset(native: Any) -> bool:
@@ -185,13 +188,20 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
             raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 
 
-def collect(frame: nw.LazyFrame[Any], *, long: bool = False) -> pl.DataFrame:
-    """The rows of a result as a Polars frame; one as ``long`` as the input is not streamed."""
+def collect(
+    frame: nw.LazyFrame[Any], *, long: bool = False, rows: int | None = None
+) -> pl.DataFrame:
+    """The rows of a result as a Polars frame; one as ``long`` as the input is not streamed.
+
+    Nor are few ``rows`` in memory, where a plan takes longer to improve than to run.
+    """
     native = nw.to_native(frame)
     with said_by(native):
-        if frame.implementation.is_polars():
+        if frame.implementation.is_polars() and rows is not None and rows <= _FEW:
+            result: pl.DataFrame = native.collect(engine="in-memory", optimizations=_AS_WRITTEN)
+        elif frame.implementation.is_polars():
             engine: Literal["in-memory", "streaming"] = "in-memory" if long else "streaming"
-            result: pl.DataFrame = native.collect(engine=engine)
+            result = native.collect(engine=engine)
         else:
             result = nw.to_native(frame.collect("polars"))
     return result

@@ -75,8 +75,7 @@ class Prepared:
     invalid: dict[str, tuple[Input, list[str], Any]] = field(default_factory=dict)
     dtypes: dict[str, Any] = field(default_factory=dict)
     strata: dict[str, str] = field(default_factory=dict)
-    resident: bool = True
-    passes: int = 1
+    rows: int | None = None
 
     @property
     def groups(self) -> list[str]:
@@ -146,7 +145,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     if not made:
         made.append(nw.lit(0).alias("__fe_row"))
     prepared.frame = scan.select(made)
-    prepared.resident = scan.resident
+    prepared.rows = scan.rows
     return prepared
 
 

@@ -14,7 +14,6 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.engines import collect, collect_groups
 from frame_eval.reduce.inputs import inputs_of
-from frame_eval.reduce.passes import in_kinds
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.units import one_row_per_unit
 
@@ -104,10 +103,14 @@ def query(
     moments: bool,
     by_example: bool,
     alike: bool,
+    rows: nw.LazyFrame[Any] | None = None,
 ) -> Query:
-    """Run the group-by of one layout; with ``alike``, single rows only with rows like them."""
+    """Run the group-by of one layout; with ``alike``, single rows only with rows like them.
+
+    Of some of the rows alone, where they are given.
+    """
     first = next(iter(metrics.values()))
-    frame = one_row_per_unit(prepared, first, missing)
+    frame = one_row_per_unit(prepared, first, missing) if rows is None else rows
     keys, weight = _keys(prepared, by_example)
     values = tuple(prepared.inputs[key] for key in _values_of(first)) if alike else ()
     keys += values
@@ -133,10 +136,9 @@ def query(
     if bad is not None:
         totals.append(ask.added(bad.cast(nw.Float64)).alias("__fe_bad"))
     keys = list(dict.fromkeys([*keys, *cells]))
-    if prepared.passes > 1:
-        result = in_kinds(prepared, frame, keys, totals)
-    else:
-        result = _run(frame, keys, totals, alone, prepared.resident)
+    result = _run(frame, keys, totals, alone, prepared.rows)
+    if rows is None and (not result.height or (not keys and not result["__fe_len"].item())):
+        raise EvalError("the frame is empty: there is no row to evaluate")
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
     return Query(result, cells, places, prepared.weight, values)
@@ -167,18 +169,16 @@ def _run(
     keys: list[str],
     totals: list[Any],
     alone: bool,
-    resident: bool,
+    rows: int | None,
 ) -> pl.DataFrame:
     if alone:
-        result = collect(frame.select(*keys, *totals), long=True)
-    elif keys:
-        groups = frame.group_by(keys).agg(*totals)
-        result = collect(groups) if resident else collect_groups(groups, len(keys) + len(totals))
-    else:
-        result = collect(frame.select(*totals))
-    if not result.height or (not keys and not result["__fe_len"].item()):
-        raise EvalError("the frame is empty: there is no row to evaluate")
-    return result
+        return collect(frame.select(*keys, *totals), long=True, rows=rows)
+    if not keys:
+        return collect(frame.select(*totals), rows=rows)
+    groups = frame.group_by(keys).agg(*totals)
+    if rows is None:
+        return collect_groups(groups, len(keys) + len(totals))
+    return collect(groups, rows=rows)
 
 
 def _ask_for(

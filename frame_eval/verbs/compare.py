@@ -40,7 +40,7 @@ from frame_eval.inference.summed import Summed, summed
 from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
-from frame_eval.metrics.scores import in_bins
+from frame_eval.metrics.roc import in_bins
 from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
 from frame_eval.running import current
 from frame_eval.table import Ints, Table, keyed

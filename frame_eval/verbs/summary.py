@@ -21,7 +21,7 @@ from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
-from frame_eval.metrics.scores import in_bins
+from frame_eval.metrics.roc import in_bins
 from frame_eval.reduce import Ranked, Reduced, Roles, Table, reduce
 from frame_eval.running import current
 from frame_eval.verbs.results import joined, with_keys

@@ -281,5 +281,28 @@ def test_labels_outside_the_classes():
         TABLES["random"].eval.summary(fe.roc_auc("y", few))
     with pytest.raises(fe.ColumnError, match="class 1 is not of the type of column 'y'"):
         TABLES["random"].eval.summary(fe.roc_auc("y", {1: "s_ant", 2: "s_bee"}))
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    "metric",
+    [
+        *(fe.roc_auc("y", SCORES, average=a) for a in ("macro", "weighted", "micro")),
+        *(fe.roc_auc("y", SCORES, average=a, multi_class="ovo") for a in ("macro", "weighted")),
+        *(fe.average_precision("y", SCORES, average=a) for a in ("macro", "weighted", "micro")),
+    ],
+    ids=lambda metric: metric.name,
+)
+def test_the_expression_is_the_estimate(metric, name):
+    table = TABLES[name].with_columns(g=pl.int_range(pl.len()) % 3)
+    expected = table.eval.summary(metric, by="g", interval=None)["estimate"]
+    found = table.group_by("g").agg(metric.expr()).sort("g")[metric.name]
+    assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1e-12, equal_nan=True)
+    assert_allclose(
+        table.select(metric.expr()).item(), table.eval.summary(metric)["estimate"].item()
+    )
+
+
+def test_a_row_per_class_is_no_expression():
     with pytest.raises(fe.EvalError, match="summary"):
-        fe.roc_auc("y", SCORES).expr()
+        fe.roc_auc("y", SCORES, average=None).expr()

@@ -1,0 +1,312 @@
+"""Precision, recall and what is made of them: binary, per class, and under each average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from frame_eval.columns import Input, Source, category, label
+from frame_eval.errors import EvalError, check_option
+from frame_eval.metrics.classification import accuracy_like, matrix_metric, opposite
+from frame_eval.metrics.confusion import (
+    MATRIX,
+    NO_LABELS,
+    ROWS,
+    Averaging,
+    Confusion,
+    Layout,
+    Score,
+    class_average,
+    class_average_gradient,
+    class_empty,
+    class_gradient,
+    class_hits,
+    class_rejections,
+    class_trials,
+    class_value,
+    left_out,
+    micro,
+    micro_gradient,
+)
+from frame_eval.metrics.core import Metric, PerClass, Proportion, Unit
+from frame_eval.metrics.means import no_denominator, ratio_gradient, ratio_of
+from frame_eval.metrics.multilabel import (
+    SETS,
+    cells_of_label,
+    known_labels,
+    mean_of_rows,
+    score_of_rows,
+    set_metric,
+)
+
+Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
+AVERAGES = ("binary", "macro", "micro", "weighted", "samples", None)
+
+
+def _f1_of_jaccard(j: Any) -> Any:
+    return 2 * j / (1 + j)
+
+
+def _f1_slope(j: Any) -> Any:
+    return 2 / (1 + j) ** 2
+
+
+class Family(NamedTuple):
+    """What precision, recall, specificity and the F scores share, and where they differ."""
+
+    name: str
+    kind: str
+    score: Callable[[Confusion], Score]
+    sums: Callable[[Any], Any]
+    hits: Callable[[Any], Any]
+    trials: Callable[[Any], Any]
+    reason: str
+    beta: float | None = None
+
+
+class Asked(NamedTuple):
+    """What a member of the family is asked about, in the words of :func:`precision`."""
+
+    target: Source
+    pred: Source
+    average: Average
+    positive: Any
+    labels: Sequence[Any] | None
+    zero_division: float | None
+    min_support: int
+    multilabel: bool
+    label_of: Source | None
+
+
+def _of_class(family: Family, asked: Asked, value: Any) -> Metric:
+    proportion = None
+    if family.beta in (None, 1.0):
+        hits = class_rejections if family.kind == "specificity" else class_hits
+        proportion = Proportion(
+            partial(hits, value), partial(class_trials, family.kind, value), *_map_of(family)
+        )
+    return matrix_metric(
+        family.name,
+        asked.target,
+        asked.pred,
+        partial(class_value, family.score, value),
+        gradient=partial(class_gradient, family.score, value),
+        proportion=proportion,
+        zero_division=asked.zero_division,
+        better="higher",
+        bounds=(0, 1),
+        undefined={family.reason: partial(class_empty, family.kind, value)},
+    )
+
+
+def _of_label(family: Family, asked: Asked, _: Any) -> Metric:
+    """The metric of one of several labels: the cells are whether it is there."""
+    return _of_class(family, asked, value=True)
+
+
+def _map_of(family: Family) -> tuple[Any, Any]:
+    return (_f1_of_jaccard, _f1_slope) if family.beta == 1.0 else (None, None)
+
+
+def _quotient(hits: Any, trials: Any, s: Any) -> Any:
+    return hits(s) / trials(s)
+
+
+def _binary_fbeta(beta: float, s: Any) -> Any:
+    b = beta * beta
+    return (1 + b) * s.tp / ((1 + b) * s.tp + b * s.fn + s.fp)
+
+
+def _binary_fbeta_gradient(beta: float, s: Any) -> Any:
+    b = beta * beta
+    total = (1 + b) * s.tp + b * s.fn + s.fp
+    value = (1 + b) * s.tp / total
+    return {"tp": (1 + b) * (1 - value) / total, "fn": -b * value / total, "fp": -value / total}
+
+
+def _empty(trials: Any, s: Any) -> Any:
+    return trials(s) == 0
+
+
+def _finish_of(family: Family) -> tuple[Any, Any]:
+    """The score from the sums of two classes, and its gradient where it is given."""
+    if family.beta is None:
+        return partial(_quotient, family.hits, family.trials), None
+    return partial(_binary_fbeta, family.beta), partial(_binary_fbeta_gradient, family.beta)
+
+
+def _flags(asked: Asked) -> dict[str, Input]:
+    """Labels and predictions, positive or not."""
+    return {
+        "y": label(asked.target, asked.positive),
+        "p": label(asked.pred, asked.positive),
+    }
+
+
+def _binary(family: Family, asked: Asked) -> Metric:
+    finish, gradient = _finish_of(family)
+    linear = family.beta not in (None, 1.0)
+    return Metric(
+        family.name,
+        _flags(asked),
+        family.sums,
+        finish,
+        gradient=gradient,
+        proportion=None if linear else Proportion(family.hits, family.trials, *_map_of(family)),
+        counts=True,
+        zero_division=asked.zero_division,
+        better="higher",
+        bounds=(0, 1),
+        undefined={family.reason: partial(_empty, family.trials)},
+        worst={"p": opposite},
+    )
+
+
+def _of_example(family: Family, zero: float | None, u: Any, when: Any) -> Any:
+    """The score of one example, -1 where it is undefined."""
+    finish = _finish_of(family)[0]
+    undefined = -1.0 if zero is None else float(zero)
+    return when(family.trials(u) > 0).then(finish(u)).otherwise(undefined)
+
+
+def _defined(c: Any) -> Any:
+    return {"x": c.value.clip(0.0, 1.0), "y": (c.value + 1.0).clip(0.0, 1.0)}
+
+
+def _examples_left_out(s: Any) -> Any:
+    # Weights have no scale: the share that is undefined, in examples.
+    with np.errstate(invalid="ignore"):
+        count = np.round((1.0 - s.y / s.n) * s.rows)
+    texts = [f"{k:g} examples undefined, left out" if k > 0 else "" for k in count.flat]
+    return np.array(texts, object).reshape(count.shape)
+
+
+def _samples(family: Family, asked: Asked) -> Metric:
+    """The mean over examples of their score, a row per label of each example."""
+    return Metric(
+        f"samples_{family.name}",
+        _flags(asked),
+        _defined,
+        ratio_of,
+        gradient=ratio_gradient,
+        samples={"y": ("x", "y")},
+        better="higher",
+        bounds=(0, 1),
+        undefined={"no example is defined": no_denominator},
+        worst={"p": opposite},
+        unit=Unit(sums=family.sums, value=partial(_of_example, family, asked.zero_division)),
+        note=_examples_left_out,
+    )
+
+
+def of_family(family: Family, asked: Asked) -> Metric:
+    """A member of the family under one of the averages."""
+    average = asked.average
+    check_option("average", average, AVERAGES)
+    check_option("zero_division", asked.zero_division, (None, 0, 1))
+    if asked.min_support and average not in ("macro", "weighted"):
+        raise EvalError("min_support= goes with average='macro' or 'weighted'")
+    if asked.label_of is not None:
+        if average not in ("macro", "weighted") or asked.multilabel:
+            raise EvalError(
+                "label_of= goes with average='macro' or 'weighted', and a row per label"
+            )
+        return _of_label_rows(family, asked, asked.label_of)
+    if asked.multilabel:
+        _check_lists(average, asked.positive)
+    elif average in ("binary", "samples"):
+        if asked.labels is not None:
+            raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
+        return (_binary if average == "binary" else _samples)(family, asked)
+    elif asked.positive is not None:
+        raise EvalError(
+            f"positive={asked.positive!r} goes with average='binary' or 'samples', not {average!r}"
+        )
+    return _averaged(family, asked)
+
+
+def _four(c: Any) -> Any:
+    return {
+        "tp": c.y * c.p,
+        "fp": (1 - c.y) * c.p,
+        "fn": c.y * (1 - c.p),
+        "tn": (1 - c.y) * (1 - c.p),
+    }
+
+
+def _averaging(asked: Asked, layout: Layout) -> Averaging:
+    kind = "macro" if asked.average is None else asked.average
+    return Averaging(kind, asked.labels, asked.zero_division, asked.min_support, layout)
+
+
+def _of_label_rows(family: Family, asked: Asked, column: Source) -> Metric:
+    """An average over labels that have a row each for every example."""
+    arguments = (family.score, _averaging(asked, ROWS))
+    return Metric(
+        f"{asked.average}_{family.name}",
+        {"label": category(column, column), **_flags(asked)},
+        _four,
+        partial(class_average, *arguments),
+        gradient=partial(class_average_gradient, *arguments),
+        cells=("label",),
+        counts=True,
+        note=partial(left_out, *arguments),
+        undefined=NO_LABELS,
+        better="higher",
+        bounds=(0, 1),
+    )
+
+
+def _check_lists(average: Average, positive: Any) -> None:
+    if average == "binary":
+        raise EvalError(
+            "multilabel=True goes with average='micro', 'macro', 'weighted', 'samples' or None"
+        )
+    if positive is not None:
+        raise EvalError(f"positive={positive!r} goes with one label per row; see labels=")
+
+
+def _averaged(family: Family, asked: Asked) -> Metric:
+    """An average over the classes of cells: pairs of label and prediction, or of lists of them."""
+    target, pred, average, lists = asked.target, asked.pred, asked.average, asked.multilabel
+    metric_of, layout = (set_metric, SETS) if lists else (matrix_metric, MATRIX)
+    common = {"better": "higher", "bounds": (0, 1)}
+    name = family.name if average is None else f"{average}_{family.name}"
+    if average == "samples":
+        row = partial(score_of_rows, family.score, asked.zero_division)
+        return mean_of_rows(name, target, pred, row, asked.labels, **common)
+    if average == "micro":
+        if asked.labels is None and family.kind not in ("specificity", "jaccard") and not lists:
+            return accuracy_like(name, target, pred)
+        pooled = (family.score, layout, asked.labels)
+        return metric_of(
+            name,
+            target,
+            pred,
+            partial(micro, *pooled),
+            gradient=partial(micro_gradient, *pooled),
+            zero_division=asked.zero_division,
+            undefined=NO_LABELS,
+            **common,
+        )
+    arguments = (family.score, _averaging(asked, layout))
+    per_class = None
+    if average is None and lists:
+        of = partial(_of_label, family, asked)
+        per_class = PerClass(of, asked.labels, known_labels, cells_of_label)
+    elif average is None:
+        per_class = PerClass(partial(_of_class, family, asked), asked.labels)
+    return metric_of(
+        name,
+        target,
+        pred,
+        partial(class_average, *arguments),
+        gradient=partial(class_average_gradient, *arguments),
+        note=partial(left_out, *arguments),
+        undefined=NO_LABELS,
+        per_class=per_class,
+        **common,
+    )
