@@ -32,10 +32,12 @@ def tied(rows: int, slices: int, clusters: int) -> pl.DataFrame:
     return classified(rows, slices, clusters).with_columns(pl.col("score").round(3))
 
 
-def two_systems(examples: int, clusters: int) -> pl.DataFrame:
-    """Two systems on the same examples, in random order."""
+def two_systems(examples: int, clusters: int, *, equal: bool = False) -> pl.DataFrame:
+    """Two systems on the same examples, in random order; in clusters of equal or of random size."""
     rng = np.random.default_rng(1)
     document = rng.integers(0, clusters, examples)
+    if equal:
+        document = rng.permutation(np.arange(examples) % clusters)
     order = rng.permutation(2 * examples)
     return pl.DataFrame(
         {

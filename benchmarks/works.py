@@ -207,8 +207,8 @@ def _bootstrap_slices(short: bool) -> Sides:
     )
 
 
-def _bootstrap_pair(distinct: bool, short: bool) -> Sides:
-    frame = two_systems(*((2_000, 200) if short else (1_000_000, 100_000)))
+def _bootstrap_pair(distinct: bool, equal: bool, short: bool) -> Sides:
+    frame = two_systems(*((2_000, 200) if short else (1_000_000, 100_000)), equal=equal)
     resamples, column, metric = 200 if short else 9_999, "correct", fe.rate("correct")
     if distinct:
         noise = np.random.default_rng(4).normal(size=frame.height)
@@ -385,18 +385,28 @@ WORKS = (
     ),
     Work(
         "bootstrap pair",
-        "10,000 paired replicates of a difference of rates; 2M rows, 100,000 clusters",
+        "10,000 paired replicates of a difference of rates; 2M rows, 100,000 clusters of random "
+        "size",
         "numpy drawing prepared cluster sums",
-        partial(_bootstrap_pair, False),
+        partial(_bootstrap_pair, False, False),
+        most=1 / 80,
+        rounds=3,
+        peer_rounds=1,
+    ),
+    Work(
+        "bootstrap pair, equal clusters",
+        "the same, of clusters of 10 examples each",
+        "numpy drawing prepared cluster sums",
+        partial(_bootstrap_pair, False, True),
         most=1 / 80,
         rounds=3,
         peer_rounds=1,
     ),
     Work(
         "bootstrap pair, distinct",
-        "the same of means, where no two clusters are alike",
+        "the same of means, clusters of random size and no two alike",
         "numpy drawing prepared cluster sums",
-        partial(_bootstrap_pair, True),
+        partial(_bootstrap_pair, True, False),
         most=1 / 3,
         rounds=2,
         peer_rounds=1,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from frame_eval.errors import EvalError
 from frame_eval.threads import concurrently, halves
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -237,11 +238,36 @@ class Ranked:
         return all(part.units is None for part in self.parts)
 
 
+@dataclass(frozen=True)
+class Matched:
+    """Systems that each have one row for every example, side by side.
+
+    ``sums`` has by metric and name what every example contributes, systems x examples; 0/1 as int8.
+    ``place`` says of every example which (slice, cluster) it belongs to, and ``slice`` and ``unit``
+    have the codes of these, in order.
+    """
+
+    sums: tuple[dict[str, Any], ...]
+    place: Ints
+    slice: Ints
+    unit: Ints
+
+
 def _taken(values: Any, index: Ints) -> Any:
     """The rows of an array at some positions; columns that are in one piece stay so."""
     if values.ndim == 2 and values.flags.f_contiguous:
         return np.stack([np.take(column, index) for column in values.T]).T
     return np.take(values, index, axis=0)
+
+
+def strata_of(unit: Ints, stratum: Ints, units: int) -> Ints:
+    """The stratum of each of so many units, from those of rows; raise where one is in two."""
+    strata = np.zeros(units, np.int64)
+    strata[unit] = stratum
+    torn = len(np.unique(unit[strata[unit] != stratum]))
+    if torn:
+        raise EvalError(f"{torn} units are in more than one stratum; a unit belongs to one")
+    return strata
 
 
 def keyed(high: Ints, low: Ints, size: int) -> Ints:

@@ -6,7 +6,7 @@ numpy and Polars let go of the interpreter while they loop over their arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
@@ -17,17 +17,32 @@ Result = TypeVar("Result")
 _LARGE = 100_000  # rows that are worth a thread
 
 
+def in_order(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    least: int = 1,
+    most: int | None = None,
+) -> Iterator[Result]:
+    """What a function makes of every item, one after the other, while others are worked on.
+
+    On all cores, but on ``most`` at most, each with at least so many items.
+    """
+    workers = min(os.cpu_count() or 1, len(items) // least, most or len(items))
+    if workers < 2:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        # Each thread ignores the floating point errors that its starter does.
+        started = [pool.submit(copy_context().run, function, item) for item in items]
+        for found in started:
+            yield found.result()
+
+
 def spread_out(
     function: Callable[[Item], Result], items: Sequence[Item], least: int = 4
 ) -> list[Result]:
     """What a function makes of every item, on all cores, each with at least so many of them."""
-    workers = min(os.cpu_count() or 1, len(items) // least)
-    if workers < 2:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(workers) as pool:
-        # Each thread ignores the floating point errors that its starter does.
-        started = [pool.submit(copy_context().run, function, item) for item in items]
-        return [found.result() for found in started]
+    return list(in_order(function, items, least))
 
 
 def concurrently(tasks: Sequence[Callable[[], Result]], rows: int) -> list[Result]:

@@ -133,7 +133,8 @@ def _bootstrapped(
     low, high, error = (np.full(groups, np.nan) for _ in range(3))
     texts, notes = _texts(groups, ""), _texts(groups, "")
     for i in np.flatnonzero(np.isfinite(found.estimate)):
-        limits = bootstrap.bootstrapped(urn(kinds, [int(i)]), np.ones(1), method, level, draws)
+        drawn = urn(kinds, [int(i)], merged=False)
+        limits = bootstrap.bootstrapped(drawn, np.ones(1), method, level, draws)
         error[i], notes[i] = limits.std_error, limits.note
         low[i], high[i] = np.clip([limits.low, limits.high], *metric.bounds)
         grouped = found.clusters[i] < found.n[i]

@@ -34,7 +34,7 @@ from frame_eval.inference.resampled import (
 from frame_eval.inference.variance import Variance, cr2
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.quantiles import quantile_of
-from frame_eval.table import Floats, Ints, keyed, numbered
+from frame_eval.table import Floats, Ints, keyed, numbered, strata_of
 from frame_eval.threads import concurrently
 
 Test: TypeAlias = Literal[
@@ -94,7 +94,7 @@ def paired(
             first, strata = sides[0].table, None
             if first.strata is not None:
                 size = int(units[0].max(initial=0)) + 1
-                strata = _by_unit(units[0], first.strata[first.unit], size)
+                strata = strata_of(units[0], first.strata[first.unit], size)
             how = Resampling(units, strata, grouped, level, draws, scale)
             by = by_permutation if method == "permutation" else by_bootstrap
             result = by(result, metric, sides, method, how)
@@ -226,18 +226,8 @@ def _joint(both: Pairs, scale: float) -> Linear:
         unit=cluster,
         samples=tuple(samples),
         singles=False,
-        strata=None if a.strata is None else _by_unit(place, a.strata, len(group)),
+        strata=None if a.strata is None else strata_of(place, a.strata, len(group)),
     )
-
-
-def _by_unit(place: Ints, strata: Ints, units: int) -> Ints:
-    """The stratum of every unit; raise where one is in two."""
-    found = np.zeros(units, np.int64)
-    found[place] = strata
-    torn = len(np.unique(place[found[place] != strata]))
-    if torn:
-        raise EvalError(f"{torn} clusters are in more than one stratum; a cluster belongs to one")
-    return found
 
 
 def _clusters(both: Pairs) -> tuple[Ints, Ints, Ints]:

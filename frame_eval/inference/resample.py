@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -15,6 +13,7 @@ import scipy
 from frame_eval.metrics.core import Array
 from frame_eval.running import shown
 from frame_eval.table import Floats, Ints
+from frame_eval.threads import in_order
 
 T = TypeVar("T")
 Draw: TypeAlias = "Callable[[int, np.random.Generator], Array]"
@@ -60,22 +59,12 @@ class Draws:
             rows = min(size, self.resamples - number * size)
             return work(rows, np.random.default_rng(seed))
 
-        return in_threads(block, -(-self.resamples // size))
+        numbers = range(-(-self.resamples // size))
+        found = in_order(block, numbers, most=_MOST)
+        return [next(found) for _ in shown(numbers, "resamples")]
 
 
 DRAWS = Draws(9999, 0)
-
-
-def in_threads(work: Callable[[int], T], count: int) -> list[T]:
-    """The results of so many numbered pieces of work, in order.
-
-    numpy lets threads run side by side while it loops over its arrays.
-    """
-    if count == 1:
-        return [work(0)]
-    with ThreadPoolExecutor(min(count, os.cpu_count() or 1, _MOST)) as threads:
-        found = threads.map(work, range(count))
-        return [next(found) for _ in shown(range(count), "resamples")]
 
 
 def coins(rows: int, count: int, generator: np.random.Generator) -> Array:

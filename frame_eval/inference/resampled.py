@@ -66,7 +66,7 @@ def by_bootstrap(
     texts, notes = (np.full(len(result.value), "", object) for _ in range(2))
     coefficients = np.array([1.0, -resampling.scale])
     for i in np.flatnonzero(np.isfinite(result.value)):
-        drawn = urn(kinds, [2 * int(i), 2 * int(i) + 1])
+        drawn = urn(kinds, [2 * int(i), 2 * int(i) + 1], merged=False)
         limits = bootstrapped(drawn, coefficients, kind, resampling.level, resampling.draws)
         low[i], high[i], p[i] = limits.low, limits.high, limits.p_value
         error[i], notes[i] = limits.std_error, limits.note

@@ -242,17 +242,19 @@ class Additive(Urn):
         return lambda swaps: self.of_totals(total + _product(swaps, change))
 
     def combined(self, coefficients: Floats) -> tuple[Urn, Floats]:
-        """The urn of a linear combination of groups that are shares of the same rows.
+        """The urn of a linear combination of groups, its units made as few kinds as there are.
 
-        Its units have one numerator and one denominator, so that many more of them are alike.
+        Of shares of the same rows the units have one numerator and one denominator, so that many
+        more of them are alike.
         """
-        if self.finish is not _ratio or len(self.shape) != 2 or len(coefficients) == 1:
-            return self, coefficients
-        over, under = np.moveaxis(self.matrix.reshape(len(self.counts), *self.shape), -1, 0)
-        if (under != under[:, :1]).any():
-            return self, coefficients
-        both = np.stack([over @ coefficients, under[:, 0]], -1)
-        return Additive(*_merged(both, self.counts, self.strata), (1, 2), _ratio), np.ones(1)
+        matrix, shape = self.matrix, self.shape
+        if self.finish is _ratio and len(shape) == 2 and len(coefficients) > 1:
+            over, under = np.moveaxis(matrix.reshape(len(self.counts), *shape), -1, 0)
+            if (under == under[:, :1]).all():
+                matrix, shape = np.stack([over @ coefficients, under[:, 0]], -1), (1, 2)
+                coefficients = np.ones(1)
+        merged = _merged(matrix, self.counts, self.strata)
+        return Additive(*merged, shape, self.finish), coefficients
 
 
 def _product(weights: Array, matrix: Floats) -> Floats:
@@ -564,7 +566,9 @@ def _merged(matrix: Floats, counts: Ints, strata: Ints | None) -> tuple[Floats, 
         if column.min() < column.max()
     ]
     key = packed(tuple(keys)) if keys else np.zeros(len(matrix), np.int64)
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    distinct, place = numbered(key)
+    first = np.empty(len(distinct), np.int64)
+    first[place] = np.arange(len(place))  # of units that are alike, any
     together = np.bincount(place, counts, len(first)).astype(np.int64)
     return matrix[first], together, None if strata is None else strata[first]
 

@@ -26,6 +26,7 @@ from frame_eval.reduce.engines import (
     scan,
 )
 from frame_eval.reduce.kinds import in_kinds
+from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
 from frame_eval.reduce.passes import by_cell, parts_of, passes_of, too_many
 from frame_eval.reduce.prepare import Prepared, Roles, prepare
@@ -64,6 +65,7 @@ def reduce(
     tabled: bool = False,
     apart: bool = False,
     counted: bool = False,
+    clustered: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
@@ -72,6 +74,7 @@ def reduce(
     table, also those whose cells could be put in order without one. With ``apart`` nobody asks
     which units of two slices are the same, so that many of them may be told by their sums alone.
     With ``counted`` ordered cells have a table too where their rows are too many for the memory.
+    With ``clustered`` examples that can be are matched, to be added up by cluster.
     """
     alike = alike and not roles.unit
     prepared = prepare(
@@ -101,6 +104,10 @@ def reduce(
         else:
             found = query(base, chosen, missing, moments, by_example, alike)
         queries.update(dict.fromkeys(positions, found))
+    if clustered and can_match(prepared, metrics, missing) and isinstance(found, Query):
+        side_by_side = matched(prepared, metrics, found)
+        if side_by_side is not None:
+            return side_by_side
     return coded(prepared, metrics, queries, by_example)
 
 

@@ -17,7 +17,19 @@ from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
-from frame_eval.table import Floats, Ints, Ranked, Sorting, Table, joined, keyed, put, stacked
+from frame_eval.table import (
+    Floats,
+    Ints,
+    Matched,
+    Ranked,
+    Sorting,
+    Table,
+    joined,
+    keyed,
+    put,
+    stacked,
+    strata_of,
+)
 from frame_eval.threads import concurrently, halves
 
 
@@ -25,7 +37,8 @@ from frame_eval.threads import concurrently, halves
 class Reduced:
     """The sums of every metric, with what the codes of slices, systems and examples mean.
 
-    The last ``conditions`` slices are named ones, which there are also without rows.
+    The last ``conditions`` slices are named ones, which there are also without rows. Where examples
+    are ``matched`` already there are no tables.
     """
 
     slices: pl.DataFrame
@@ -35,6 +48,7 @@ class Reduced:
     cluster_of: Ints | None = None
     example_ids: pl.DataFrame | None = None
     conditions: int = 0
+    matched: Matched | None = None
 
     @property
     def named(self) -> Any:
@@ -160,16 +174,6 @@ def _unpacked(key: Ints, systems: int, size: int) -> tuple[Ints, Ints]:
     for system in range(1, systems):
         unit[bounds[system] : bounds[system + 1]] -= system * size
     return np.repeat(np.arange(systems), np.diff(bounds)), unit
-
-
-def _strata_of(unit: Ints, stratum: Ints) -> Ints:
-    """The stratum of every unit; raise where one is in two."""
-    strata = np.zeros(int(unit.max(initial=0)) + 1, np.int64)
-    strata[unit] = stratum
-    torn = len(np.unique(unit[strata[unit] != stratum]))
-    if torn:
-        raise EvalError(f"{torn} units are in more than one stratum; a unit belongs to one")
-    return strata
 
 
 def _check_repeats(key: Ints, ids: pl.DataFrame) -> None:
@@ -310,7 +314,7 @@ def _table(
         missing,
         singles,
         found.weight is not None,
-        _strata_of(unit, stratum) if prepared.strata else None,
+        strata_of(unit, stratum, int(unit.max(initial=0)) + 1) if prepared.strata else None,
     )
     outside: Any = np.False_
     for cell in cell_codes:

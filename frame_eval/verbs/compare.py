@@ -36,14 +36,14 @@ from frame_eval.inference.power import mde as detectable
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.inference.summed import METHODS as SUMMABLE
-from frame_eval.inference.summed import Summed, summed
+from frame_eval.inference.summed import Summed, of_matched, of_tables, summed
 from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.metrics.roc import in_bins
 from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
 from frame_eval.running import current
-from frame_eval.table import Ints, Table, keyed
+from frame_eval.table import Ints, Matched, Table, keyed
 from frame_eval.threads import concurrently
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
@@ -228,7 +228,8 @@ def compare(
         unmatched,
         missing,
         alike=drawn,
-        whole=bool(others) or simultaneous or method not in SUMMABLE,
+        whole=bool(others) or simultaneous or method == "wilcoxon",
+        large=method in SUMMABLE,
     )
     if others:
         found = replace(found, crossed=_other_ways(frame, metrics[:1], others, missing))
@@ -292,7 +293,7 @@ class Contrasts:
         for one in self.contrasts:
             at = level if levels is None else levels[one.position]
             if one.summed is not None:
-                result = summed(one.metric, one.summed, one.sides, method, at, scale)
+                result = summed(one.metric, one.summed, one.sides, method, at, draws, scale)
             elif self.paired:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
@@ -344,10 +345,12 @@ def contrast(
     *,
     alike: bool = False,
     whole: bool = True,
+    large: bool = True,
 ) -> Contrasts:
     """The pairs of systems of a frame, ready for tests and intervals at any level.
 
-    Unless they are asked for as a ``whole``, examples that are too many for the memory are summed.
+    Unless they are asked for as a ``whole``, examples are summed by cluster where nothing is lost;
+    and, unless the question is not for ``large`` frames, where they are too many for the memory.
     """
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_option("unmatched", unmatched, ("raise", "drop"))
@@ -361,11 +364,11 @@ def contrast(
         )
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
     asked = [*metrics, *_prevalences(metrics)]
-    if paired and not whole:
+    if paired and not whole and large:
         pairs_of = partial(_pairs, baseline=baseline)
-        large = side_by_side(frame, asked, chosen, roles, pairs_of, missing, unmatched)
-        if large is not None:
-            return Contrasts(large[0], paired, tuple(_of_sums(metrics, *large, unmatched)))
+        apart = side_by_side(frame, asked, chosen, roles, pairs_of, missing, unmatched)
+        if apart is not None:
+            return Contrasts(apart[0], paired, tuple(_of_large(metrics, *apart, unmatched)))
     found = reduce(
         frame,
         asked,
@@ -375,7 +378,11 @@ def contrast(
         by_example=paired,
         alike=alike,
         tabled=True,
+        clustered=paired and not whole,
     )
+    if found.matched is not None:
+        every = _of_matched(metrics, found, found.matched, _pairs(found.systems, baseline))
+        return Contrasts(found, paired, tuple(every))
     contrasts: list[Contrast] = []
     for pairs in _batches(_pairs(found.systems, baseline), found):
         tables = [_of_pairs(table, pairs, found.shape) for table in found.tables]
@@ -390,27 +397,50 @@ def contrast(
     return Contrasts(found, paired, tuple(contrasts))
 
 
-def _of_sums(
+def _of_large(
     metrics: Sequence[Metric],
     found: Reduced,
     pairs: Sequence[tuple[int, int]],
     unmatched: Unmatched,
 ) -> Iterator[Contrast]:
-    """Every metric of every pair, from sums over examples."""
-    asked = [*metrics, *_prevalences(metrics)]
-    slices = found.shape[0]
-    tables = [Summed(*two) for two in zip(found.tables[::2], found.tables[1::2], strict=True)]
+    """Every metric of every pair, from tables of sums over examples, those of a pair together."""
+    slices, many = found.shape[0], len(metrics) + len(_prevalences(metrics))
+    tables = zip(found.tables[::2], found.tables[1::2], strict=True)
+    of_pairs = [of_tables(*two, slices) for two in tables]
     for number, pair in enumerate(pairs):
-        of_pair = tables[number * len(asked) :][: len(asked)]
-        sides = [summed_sides(m, one, slices) for m, one in zip(asked, of_pair, strict=True)]
-        extra = zip(asked[len(metrics) :], sides[len(metrics) :], strict=True)
-        prevalence = {_only_input(metric).key: side for metric, side in extra}
-        common, lonely = (of_pair[0].by_slice(name, slices) for name in ("both", "lonely"))
-        note = _common_notes(common.astype(int), lonely.astype(int))
-        for i, metric in enumerate(metrics):
-            remarks = [note if unmatched == "drop" else "", *_imbalance(metric, prevalence)]
-            there = np.bincount(of_pair[i].both.slice, minlength=slices) > 0
-            yield Contrast(i, metric, None, [pair], sides[i], there, remarks, of_pair[i])
+        of_pair = of_pairs[number * many :][:many]
+        common, lonely = (of_pair[0].counts[name].astype(int) for name in ("both", "lonely"))
+        notes = [_common_notes(common, lonely)] if unmatched == "drop" else []
+        yield from _of_sums(metrics, of_pair, [pair], slices, notes)
+
+
+def _of_matched(
+    metrics: Sequence[Metric], found: Reduced, matched: Matched, pairs: list[tuple[int, int]]
+) -> Iterator[Contrast]:
+    """Every metric of every pair, from examples that are matched already."""
+    asked = [*metrics, *_prevalences(metrics)]
+    slices, size = found.shape[0], max(1, _BATCH // len(matched.place))
+    for batch in (pairs[i : i + size] for i in range(0, len(pairs), size)):
+        sums = [of_matched(m, i, matched, batch, slices) for i, m in enumerate(asked)]
+        yield from _of_sums(metrics, sums, batch, len(batch) * slices, [])
+
+
+def _of_sums(
+    metrics: Sequence[Metric],
+    sums: Sequence[Summed],
+    pairs: Sequence[tuple[int, int]],
+    slices: int,
+    notes: list[Any],
+) -> Iterator[Contrast]:
+    """Every metric of some pairs, from sums over examples."""
+    asked = [*metrics, *_prevalences(metrics)]
+    sides = [summed_sides(m, one, slices) for m, one in zip(asked, sums, strict=True)]
+    extra = zip(asked[len(metrics) :], sides[len(metrics) :], strict=True)
+    prevalence = {_only_input(metric).key: side for metric, side in extra}
+    for i, metric in enumerate(metrics):
+        remarks = [*notes, *_imbalance(metric, prevalence)]
+        there = np.bincount(sums[i].both.slice, minlength=slices) > 0
+        yield Contrast(i, metric, None, pairs, sides[i], there, remarks, sums[i])
 
 
 def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:

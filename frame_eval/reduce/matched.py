@@ -1,0 +1,80 @@
+"""Examples that every system answered once, by system and example without a sort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from frame_eval.metrics.core import Array, Metric
+from frame_eval.reduce.coded import Reduced, codes, renamed
+from frame_eval.reduce.prepare import Prepared
+from frame_eval.reduce.query import Query
+from frame_eval.table import Matched, keyed, numbered, put
+from frame_eval.threads import concurrently
+
+
+def can_match(prepared: Prepared, metrics: Sequence[Metric], missing: str) -> bool:
+    """Whether sums over the examples of clusters say all that is asked, if no row is missing."""
+    roles = prepared.roles
+    plain = all(
+        not metric.cells and metric.unit is None and len(metric.samples or {"n": ()}) == 1
+        for metric in metrics
+    )
+    alike = prepared.weight is None and not roles.trial and not roles.strata
+    whole = bool(roles.cluster and roles.system) and not prepared.slices.stacked
+    return plain and alike and whole and missing == "raise"
+
+
+def matched(prepared: Prepared, metrics: Sequence[Metric], found: Query) -> Reduced | None:
+    """The examples of all systems side by side.
+
+    None where a system lacks an example or has it twice, and where an example is in two clusters or
+    slices.
+    """
+    roles = prepared.systems, prepared.examples, prepared.units, prepared.keys
+    keys = [list(role.values()) for role in roles]
+    coded = concurrently([partial(codes, found.frame, key) for key in keys], found.frame.height)
+    (system, systems), (example, ids), (cluster, clusters), (part, slices) = coded
+    shape = systems.height, ids.height
+    if found.frame.height != shape[0] * shape[1]:
+        return None
+    place = keyed(system, example, ids.height)
+
+    def side_by_side(values: Array) -> Array:
+        moved = np.full(len(place), -1, values.dtype)
+        put(moved, place, values)
+        return moved.reshape(shape)
+
+    keys_of = [side_by_side(code.astype(np.int32)) for code in (cluster, part)[: 1 + bool(keys[3])]]
+    # There are as many rows as places: where none is left out, none has two.
+    if (keys_of[0][0] < 0).any() or any((key != key[0]).any() for key in keys_of):
+        return None
+    cluster_of, *slice_of = (key[0].astype(np.int64) for key in keys_of)
+    key, place_of = numbered(sum((code * clusters.height for code in slice_of), cluster_of))
+    columns = {
+        name: side_by_side(_narrow(found.frame[name]))
+        for places in found.places.values()
+        for name in places.plain[1:]
+    }
+    sums = []
+    for position in range(len(metrics)):
+        places = found.places[position]
+        named = zip(places.names[1:], places.plain[1:], strict=True)
+        sums.append({name: columns[column] for name, column in named})
+    return Reduced(
+        renamed(slices, prepared.keys, prepared.dtypes),
+        renamed(systems, prepared.systems, prepared.dtypes),
+        (slices.height, systems.height),
+        [],
+        matched=Matched(tuple(sums), place_of, key // clusters.height, key % clusters.height),
+    )
+
+
+def _narrow(values: pl.Series) -> Array:
+    """Numbers, as int8 where all are 0 or 1."""
+    numbers = values.cast(pl.Float64).to_numpy()
+    flags = numbers != 0
+    return flags.view(np.int8) if (numbers == flags).all() else numbers
