@@ -65,12 +65,14 @@ def of_matched(
         for systems in zip(*pairs, strict=True)
     )
     values = [*a.values(), *b.values()]
+    part = np.zeros(1, np.int64) if groups == 1 else slice_of[place]
     rows = np.bincount(place, minlength=len(slice_of)).astype(float)
+    n = np.maximum(added(slice_of, rows, groups), 1.0)
 
     def by_slice(of_examples: Array) -> Floats:
         if groups == 1:
             return np.array([of_examples.sum(dtype=float)])
-        return scattered(slice_of[place], of_examples, groups)
+        return scattered(part, of_examples, groups)
 
     matrix = np.stack([rows, *(scattered(place, x, len(slice_of)) for x in values)]).T
     both = Table(
@@ -90,15 +92,16 @@ def of_matched(
     )
     sizes = [np.broadcast_to(_size(metric, side), place.shape) for side in (a, b)]
     there = (sizes[0] > 0) | (sizes[1] > 0)
-    counted = {"both": np.ones(len(place)), "differ": sizes[0] != sizes[1]}
+    counted = {"differ": sizes[0] != sizes[1]}
     if has_values(metric):
         x, y = (_over(metric, side) for side in (a, b))
         counted.update(higher=there & (x > y), lower=there & (x < y), ties=there & (x == y))
     counts = {name: by_slice(of_examples) for name, of_examples in counted.items()}
-    n = np.maximum(counts["both"], 1.0)
+    means = [by_slice(x) / n for x in values]
     # Large means would cancel; counts are exact as they are.
     centred = [
-        x if x.dtype == np.int8 else x - spread(by_slice(x) / n, slice_of[place]) for x in values
+        x if x.dtype == np.int8 else x - spread(mean, part)
+        for x, mean in zip(values, means, strict=True)
     ]
     sums_of = [by_slice(x) for x in centred]
     moments = np.zeros((groups, len(both.names), len(both.names)))
