@@ -186,9 +186,10 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
     """The difference of influences by cluster, as a linearisation of its own."""
     a, b = of
     both, slices = found.both, len(a.estimate)
-    of_a, of_b = (gradients(metric, side.totals) for side in of)
-    gradient = np.hstack([of_a[:, :1] - scale * of_b[:, :1], of_a[:, 1:], -scale * of_b[:, 1:]])
-    influence = combined(gradient, both.slice, both.sums)
+    of_a, of_b = gradients(metric, a.totals), scale * gradients(metric, b.totals)
+    # Each system on its own, so that the order of the two changes no digit.
+    influence = combined(of_a, both.slice, a.table.sums) - combined(of_b, both.slice, b.table.sums)
+    gradient = np.hstack([of_a[:, :1] - of_b[:, :1], of_a[:, 1:], -of_b[:, 1:]])
     rows, none = found.either, np.zeros(slices)
     first, second = (side.samples[0] for side in of)
     if both.singles:
@@ -202,7 +203,7 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
         if found.spread is None:
             squares = added(both.slice, _squares(both, gradient, influence), slices)
         else:
-            squares = np.einsum("si,sij,sj->s", gradient, found.spread, gradient)
+            squares = _spread(found.spread, of_a[:, 1:], of_b[:, 1:])
         within = np.maximum(squares - added(both.slice, between, slices), 0.0)
         repeated = added(both.slice, rows > 1, slices) > 0
         clusters = (rows > 0).astype(float)
@@ -217,6 +218,17 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
         missing=a.missing + b.missing,
         samples=(sample,),
     )
+
+
+def _spread(moments: Floats, a: Floats, b: Floats) -> Floats:
+    """The sum of squares of the difference, by slice, for the slopes of both systems."""
+    own = slice(1, 1 + a.shape[1]), slice(1 + a.shape[1], None)
+
+    def product(x: Floats, y: Floats, block: Floats) -> Floats:
+        return np.asarray((x[:, :, None] * y[:, None, :] * block).sum((1, 2)))
+
+    squares = product(a, a, moments[:, own[0], own[0]]) + product(b, b, moments[:, own[1], own[1]])
+    return squares - 2 * product(a, b, moments[:, own[0], own[1]])
 
 
 def _squares(both: Table, gradient: Floats, influence: Floats) -> Floats:
