@@ -264,7 +264,8 @@ def keyed(high: Ints, low: Ints, size: int) -> Ints:
 
 def joined(parts: Sequence[Numbers]) -> Numbers:
     """Arrays one after the other; one alone as it is."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    together: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return together  # type: ignore[no-any-return]  # of the type of the parts
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:

@@ -208,8 +208,8 @@ class Order:
         values = self.scored.rows[name]
         if isinstance(self.chosen, slice):
             return Column(values[self.chosen])
-        whole: npt.NDArray[Any] = values.to_numpy()
-        return whole[self.chosen]
+        found: npt.NDArray[Any] = values.to_numpy()[self.chosen]
+        return found
 
     def _packed(self, *fields: tuple[Field, int]) -> Packed:
         return Packed(self.length, [*fields, *self.place])
