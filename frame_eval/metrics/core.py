@@ -142,7 +142,8 @@ class Metric:
     ordered
         Whether the cell key has many values in order, as scores have: ``finish`` then sees one
         slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do not read it.
-        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells. Of
+        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells, and is
+        asked about several slices at once, along a leading axis. Of
         several cell keys every combination that occurs is a cell, and ``s.classes[0]`` is a Polars
         frame with a column for each.
     runs
