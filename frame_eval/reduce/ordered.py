@@ -48,8 +48,8 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
         group, frame = codes(rows, prepared.groups, None)
     binary = {inputs[alias].kind for alias in others} <= _ZERO_ONE and len(others) <= _MOST_BITS
     lost = np.zeros(frame.height)
-    null = rows.select(pl.any_horizontal(pl.col(score, *others).is_null())).to_series()
-    if null.any():
+    if any(rows[alias].null_count() for alias in (score, *others)):
+        null = rows.select(pl.any_horizontal(pl.col(score, *others).is_null())).to_series()
         at = null.to_numpy()
         where = group[at] if len(group) == len(at) else np.zeros(at.sum(), np.int64)
         lost = np.bincount(where, minlength=frame.height).astype(float)
