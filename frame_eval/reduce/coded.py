@@ -15,10 +15,11 @@ import polars as pl
 from frame_eval.columns import unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
+from frame_eval.reduce.keys import Column, blocks
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
 from frame_eval.table import Floats, Ints, Ranked, Sorting, Table, joined, keyed, put, stacked
-from frame_eval.threads import concurrently, halves
+from frame_eval.threads import concurrently, halves, spread_out
 
 
 @dataclass(frozen=True)
@@ -403,25 +404,45 @@ def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
     return None if found.null_count() else (found.to_numpy(), distinct)
 
 
-def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
+def _dense_codes(column: pl.Series, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
     """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
     if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
-    dtype, column = column.dtype, column.cast(pl.Int64)
-    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]  # there are rows
+    values = Column(column.cast(pl.Int64))
+    parts = blocks(len(values))
+    ends = spread_out(lambda part: (values[part].min(), values[part].max()), parts)
+    low, high = int(min(ends)[0]), int(max(end[1] for end in ends))
     if high - low > 4 * len(column) + 1000:
         return None
-    values = column.to_numpy() - low if low else column.to_numpy()
     there = np.zeros(high - low + 1, bool)
-    put(there, values, True)
-    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(dtype)
-    if not there.all():
-        values = (np.cumsum(there) - 1)[values]
-    return values, distinct.to_frame()
+
+    def mark(part: slice) -> None:
+        there[values[part] - low] = True
+
+    spread_out(mark, parts)
+    distinct = np.flatnonzero(there)
+    names = pl.Series(column.name, distinct + low).cast(column.dtype).to_frame()
+    dense = len(distinct) == len(there)
+    if dense and not low and len(values.chunks) == 1:
+        return values.chunks[0], names
+    code = np.empty(len(values), dtype or np.min_scalar_type(len(distinct)))
+    number = np.cumsum(there) - 1
+
+    def place(part: slice) -> None:
+        at = values[part] - low
+        code[part] = at if dense else number[at]
+
+    spread_out(place, parts)
+    return code, names
 
 
-def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-    """Positions of the rows among the distinct, sorted values of some columns, and those values."""
+def codes(
+    frame: pl.DataFrame, columns: Sequence[str], dtype: Any = np.int64
+) -> tuple[Any, pl.DataFrame]:
+    """Positions of the rows among the distinct, sorted values of some columns, and those values.
+
+    Without a ``dtype`` the positions are whole numbers of any type that holds them.
+    """
     if not columns:
         return np.zeros(frame.height, np.int64), _ONE
     keys = frame[list(columns)]
@@ -433,7 +454,7 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
             for name, dtype in floats.items()
         )
     if keys.width == 1 and keys.dtypes[0].is_integer() and not keys[columns[0]].null_count():
-        dense = _dense_codes(keys[columns[0]])
+        dense = _dense_codes(keys[columns[0]], dtype)
         if dense is not None:
             return dense
     if keys.dtypes == [pl.String]:
