@@ -290,12 +290,18 @@ def part(
 
 def give_back(result: pl.DataFrame, native: pd.DataFrame, keys: Mapping[str, str]) -> pd.DataFrame:
     """A result as a pandas frame, its ``keys`` in the dtype of the native column they are from."""
-    frame = result.to_pandas()
+    columns: dict[str, Any] = {column.name: _as_pandas(column) for column in result.iter_columns()}
     for name, source in keys.items():
         dtype = _pandas_dtype(native, source)
-        if dtype is not None and (frame[name].dtype != dtype or is_object_dtype(dtype)):
-            frame[name] = _restored(result[name], dtype)
-    return frame
+        if dtype is not None and (columns[name].dtype != dtype or is_object_dtype(dtype)):
+            columns[name] = _restored(result[name], dtype).array
+    return pd.DataFrame(columns)
+
+
+def _as_pandas(values: pl.Series) -> Any:
+    """A column as an array of pandas; numbers need no Arrow on the way."""
+    plain = values.dtype.is_float() or values.dtype.is_integer()
+    return values.to_numpy() if plain else values.to_pandas().array
 
 
 def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
@@ -317,7 +323,7 @@ def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
 
 def _pandas_dtype(native: pd.DataFrame, name: str) -> Any:
     if name in native.columns:
-        return native.dtypes[name]
+        return native[name].dtype
     if name in native.index.names:
         return native.index.get_level_values(name).dtype
     return None
