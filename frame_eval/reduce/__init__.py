@@ -21,6 +21,7 @@ from frame_eval.reduce.engines import (
     distinct,
     filtered,
     give_back,
+    is_resident,
     require,
     result_frame,
     scan,
@@ -154,6 +155,8 @@ def side_by_side(
     None where they are not. There are two tables for every pair and metric, one metric after the
     other: the contributions of both systems, and how many examples compare how (``COUNTED``).
     """
+    if is_resident(native):
+        return None
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
     examples = list(prepared.examples.values())
@@ -250,7 +253,8 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     span = collect(
         sizes.select(
             nw.col("__fe_trials").min().alias("low"), nw.col("__fe_trials").max().alias("high")
-        )
+        ),
+        rows=prepared.rows,
     ).row(0)
     if span[0] == span[1]:
         return prepared
@@ -266,7 +270,7 @@ def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
     repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect_groups(repeated.head(3), len(keys))
+    first = collect_groups(repeated.head(3), len(keys), prepared.rows)
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()

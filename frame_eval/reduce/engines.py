@@ -50,9 +50,18 @@ class Scan:
         """Whether native Polars expressions can be evaluated here."""
         return bool(self.frame.implementation.is_polars())
 
+    @property
+    def words(self) -> Any:
+        """The module whose expressions ``select`` takes: Polars' own need no translation."""
+        return pl if self.is_polars else nw
+
     def select(self, columns: Sequence[Any]) -> nw.LazyFrame[Any]:
         """The frame with these columns alone."""
-        with said_by(nw.to_native(self.frame)):
+        native = nw.to_native(self.frame)
+        with said_by(native):
+            if self.is_polars:
+                selected: nw.LazyFrame[Any] = nw.from_native(native.select(*columns))
+                return selected
             return self.frame.select(*columns)
 
     def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
@@ -122,6 +131,11 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
             ) from None
         rows = native.height if isinstance(native, pl.DataFrame) else None
         return Scan(frame, _schema_of(frame), rows)
+
+
+def is_resident(native: Any) -> bool:
+    """Whether the rows of a frame are in memory."""
+    return isinstance(native, (pd.DataFrame, pl.DataFrame, pa.Table, pa.RecordBatch))
 
 
 def _is_dataset(native: Any) -> bool:
@@ -207,11 +221,13 @@ def collect(
     return result
 
 
-def collect_groups(frame: nw.LazyFrame[Any], width: int) -> pl.DataFrame:
+def collect_groups(frame: nw.LazyFrame[Any], width: int, rows: int | None = None) -> pl.DataFrame:
     """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
 
     They have keys and sums, so many together, on the way or in the end.
     """
+    if rows is not None and rows <= _FEW:
+        return collect(frame, rows=rows)
     with _many_groups(current().most(_VALUE * width)):
         return collect(frame)
 
@@ -274,12 +290,18 @@ def part(
 
 def give_back(result: pl.DataFrame, native: pd.DataFrame, keys: Mapping[str, str]) -> pd.DataFrame:
     """A result as a pandas frame, its ``keys`` in the dtype of the native column they are from."""
-    frame = result.to_pandas()
+    columns: dict[str, Any] = {column.name: _as_pandas(column) for column in result.iter_columns()}
     for name, source in keys.items():
         dtype = _pandas_dtype(native, source)
-        if dtype is not None and (frame[name].dtype != dtype or is_object_dtype(dtype)):
-            frame[name] = _restored(result[name], dtype)
-    return frame
+        if dtype is not None and (columns[name].dtype != dtype or is_object_dtype(dtype)):
+            columns[name] = _restored(result[name], dtype).array
+    return pd.DataFrame(columns)
+
+
+def _as_pandas(values: pl.Series) -> Any:
+    """A column as an array of pandas; numbers need no Arrow on the way."""
+    plain = values.dtype.is_float() or values.dtype.is_integer()
+    return values.to_numpy() if plain else values.to_pandas().array
 
 
 def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
@@ -301,7 +323,7 @@ def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
 
 def _pandas_dtype(native: pd.DataFrame, name: str) -> Any:
     if name in native.columns:
-        return native.dtypes[name]
+        return native[name].dtype
     if name in native.index.names:
         return native.index.get_level_values(name).dtype
     return None

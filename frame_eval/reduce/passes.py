@@ -23,7 +23,7 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
     themselves are read at once.
     """
     most = current().most(_KEY * len(keys) + _SUM * sums)
-    if prepared.rows is not None or not keys:
+    if prepared.resident or not keys:
         return 1
     rows = _rows(prepared)
     if rows <= most:
@@ -37,7 +37,7 @@ def by_cell(prepared: Prepared, keys: Sequence[str]) -> bool:
 
     The score is the last of the keys.
     """
-    if prepared.rows is not None or _rows(prepared) <= current().most(_KEY):
+    if prepared.resident or _rows(prepared) <= current().most(_KEY):
         return False
     cells = distinct_count(prepared.frame, keys, keys[-1:])
     most = current().most(_KEY * len(keys) + _SUM)
