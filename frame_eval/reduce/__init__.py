@@ -26,16 +26,13 @@ from frame_eval.reduce.engines import (
     result_frame,
     scan,
 )
-from frame_eval.reduce.kinds import in_kinds
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import by_cell, parts_of, passes_of, too_many
+from frame_eval.reduce.passes import in_passes, parts_of, passes_needed, passes_of, too_long
 from frame_eval.reduce.prepare import Prepared, Roles, prepare
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import wide, wide_passes
 from frame_eval.running import current
 from frame_eval.table import Ranked, Table
-
-_MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 __all__ = [
     "Ranked",
@@ -64,15 +61,14 @@ def reduce(
     alike: bool = False,
     tabled: bool = False,
     apart: bool = False,
-    counted: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
     With ``alike``, rows that are units of their own are summed only with rows that have the same
     inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
-    table, also those whose cells could be put in order without one. With ``apart`` nobody asks
-    which units of two slices are the same, so that many of them may be told by their sums alone.
-    With ``counted`` ordered cells have a table too where their rows are too many for the memory.
+    table, also those whose cells could be put in order without one; ordered cells have one too
+    where their rows are too many for the memory. With ``apart`` nobody asks which units of two
+    slices are the same: units that are too many then become kinds of units.
     """
     alike = alike and not roles.unit
     prepared = prepare(
@@ -83,62 +79,28 @@ def reduce(
     averaged = prepared
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
-    passes = 1
-    if roles.unit and not by_example:
-        passes = _passes(prepared, metrics, apart=apart)
-    if passes > 1:
-        return _in_passes(averaged, metrics, missing, moments=moments, passes=passes)
     queries: dict[int, Query | Scored] = {}
+    grouped: list[tuple[Prepared, dict[int, Metric]]] = []
     for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
         # A unit counts once, however many rows it is made of.
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
-        found: Query | Scored
         ranked = first.ordered and len(first.cells) == 1 and first.unit is None
         ranked = ranked and not (by_example or tabled or roles.strata)
-        if ranked and not (counted and by_cell(base, _cell_keys(base, first))):
-            found = scored(base, chosen, missing)
+        if ranked and not too_long(base):
+            queries.update(dict.fromkeys(positions, scored(base, chosen, missing)))
         else:
-            found = query(base, chosen, missing, moments, by_example, alike)
-        queries.update(dict.fromkeys(positions, found))
+            grouped.append((base, chosen))
+    passes = 1
+    for base, chosen in grouped:
+        passes = max(passes, passes_needed(base, chosen, by_example, alike, apart))
+    if passes > 1:
+        return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
+    for base, chosen in grouped:
+        found = query(base, chosen, missing, moments, by_example, alike)
+        queries.update(dict.fromkeys(chosen, found))
     return coded(prepared, metrics, queries, by_example)
-
-
-def _in_passes(
-    prepared: Prepared, metrics: Sequence[Metric], missing: str, *, moments: bool, passes: int
-) -> Reduced:
-    """The sums of kinds of units: each pass over the rows sees some of the units."""
-    units = list(prepared.units.values())
-    domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else None
-    asked = dict(enumerate(metrics))
-    kinds: list[Table] = []
-    bits = _MOST_BITS
-    for rows in parts_of(prepared.frame, units, passes, "sums of clusters"):
-        part = query(prepared, asked, missing, moments, by_example=False, alike=False, rows=rows)
-        found = coded(
-            prepared, metrics, dict.fromkeys(asked, part), by_example=False, domain=domain
-        )
-        added = zip(metrics, *([kinds] if kinds else []), found.tables, strict=True)
-        kinds = [in_kinds(metric, tables, bits) for metric, *tables in added]
-        while bits > _LEAST_BITS and too_many(kinds):
-            bits -= 1
-            kinds = [in_kinds(m, [one], bits) for m, one in zip(metrics, kinds, strict=True)]
-        if too_many(kinds):
-            most = max(len(one.rows) for one in kinds)
-            raise EvalError(
-                f"the sizes of more than {most} clusters and slices differ, which is more than "
-                f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
-                "slice less, or name coarser clusters"
-            )
-    return replace(found, tables=kinds)
-
-
-def _cell_keys(prepared: Prepared, metric: Metric) -> list[str]:
-    """What tells the ordered cells of a metric apart."""
-    score = prepared.inputs[metric.made[metric.cells[0]].key]
-    weight = [] if prepared.weight is None or prepared.units else [prepared.weight]
-    return list(dict.fromkeys([*prepared.groups, *prepared.units.values(), *weight, score]))
 
 
 def side_by_side(
@@ -200,20 +162,6 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
             f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or compare fewer "
             "rows"
         )
-
-
-def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> int:
-    """In how many passes the sums of units are taken; raise where they can not be."""
-    keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
-    passes = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
-    plain = not any(metric.cells or metric.unit for metric in metrics)
-    if passes > 1 and not (apart and plain and not prepared.strata):
-        raise EvalError(
-            f"the sums of all clusters and slices need about {passes} times the memory of "
-            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or ask for "
-            "summary with analytic intervals, of plain metrics, without strata"
-        )
-    return passes
 
 
 def _needed(

@@ -27,6 +27,11 @@ def in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     moves a variance by less than the largest share of a unit times 2^-``bits``.
     """
     found = _side_by_side(tables)
+    if found.singles:
+        # Sets of rows of one weight say how these vary: sets of like weights are one set.
+        weight = found.sums[:, 0] / np.maximum(found.rows, 1)
+        like, _ = codes(pl.DataFrame({"weight": _rounded(weight, bits)}), ["weight"])
+        return replace(found, unit=like, times=None).merged()
     kind, kinds = _kinds_of(metric, found, bits)
     order = np.argsort(kind, kind="stable")
     found, kind = found.take(order), kind[order]
@@ -95,11 +100,17 @@ def _kinds_of(metric: Metric, table: Table, bits: int) -> tuple[Ints, int]:
         denominators = [metric.proportion.trials(Sums(named))]
     else:
         denominators = [named[name] for name in metric.samples or ("n",)]
-    fraction, exponent = np.frexp(np.stack(denominators))
-    sizes += list(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent))
+    sizes += [_rounded(values, bits) for values in denominators]
     keys = pl.DataFrame([table.slice, table.system, *sizes])
     kind, distinct = codes(keys, keys.columns)
     return kind, distinct.height
+
+
+def _rounded(values: Floats, bits: int) -> Floats:
+    """Numbers to so many bits."""
+    fraction, exponent = np.frexp(values)
+    rounded: Floats = np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent)
+    return rounded
 
 
 def _directions(scatter: Floats) -> tuple[Ints, Floats]:

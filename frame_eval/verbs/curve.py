@@ -138,7 +138,7 @@ def curve(
         frame, label, score, positive, by, roles, overall=overall, missing=missing, tabled=grouped
     )
     blocks = []
-    for group, sums, units in _groups(found):
+    for group, sums, units in groups_of(found, units=grouped):
         if kind == "reliability":
             columns = reliability(sums, bins, strategy, level, counted=not grouped, units=units)
         else:
@@ -180,11 +180,12 @@ def at_thresholds(
     return reduce(frame, [counts], chosen, roles, missing=missing, moments=tabled, tabled=tabled)
 
 
-def _groups(found: Reduced) -> Iterator[tuple[int, Sums, Units | None]]:
-    """The sums of every slice and system that has rows, and its units if there is a table."""
+def groups_of(found: Reduced, *, units: bool = False) -> Iterator[tuple[int, Sums, Units | None]]:
+    """The sums by score of every slice and system that has rows, and those of its units."""
     table = found.tables[0]
     if isinstance(table, Table):
-        yield from by_group(table, found.shape[1])
+        for group, sums, of_units in by_group(table, found.shape[1]):
+            yield group, sums, of_units if units else None
     else:
         for group, sums in sums_of(table):
             yield group, sums, None

@@ -13,10 +13,9 @@ from frame_eval.columns import By, Columns, Input, Source, flag, number, score, 
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import routed
-from frame_eval.inference.ranked import sums_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, reduce
-from frame_eval.verbs.curve import NAMES, assembled, check_points
+from frame_eval.verbs.curve import NAMES, assembled, check_points, groups_of
 from frame_eval.verbs.summary import check_level, check_names
 
 COLUMNS = ("handed_on", "accuracy_kept", "cost")
@@ -114,7 +113,7 @@ def routing(
     counted = weight is None and "other" not in fixed
     blocks = [
         (group, routed(cells, fixed, points, level, counted=counted), None)
-        for group, cells in sums_of(found.tables[0])
+        for group, cells, _ in groups_of(found)
     ]
     return assembled(found, blocks, "routing")
 
