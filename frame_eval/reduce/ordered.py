@@ -206,7 +206,7 @@ class Order:
         values = self.scored.rows[self.scored.score]
         parts = [part.to_numpy() for part in values.get_chunks()]
         whole = np.concatenate(parts)
-        return Score.of(whole if isinstance(self.chosen, slice) else whole[self.chosen])
+        return Score.of(whole[self.chosen])
 
     def _packed(self, score: Score, *fields: tuple[Field, int]) -> Packed:
         into = score.values.view(np.uint64)
