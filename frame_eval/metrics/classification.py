@@ -9,7 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from frame_eval.columns import Source, category, equal
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.metrics.confusion import (
     NO_LABELS,
     Averaging,
@@ -270,6 +270,7 @@ def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> 
     >>> df.eval.summary(fe.balanced_accuracy("gold", "pred"))["estimate"].item()
     0.75
     """
+    check_whole("min_support", min_support, 0)
     arguments = (recall_score, Averaging("macro", least=min_support))
     return matrix_metric(
         "balanced_accuracy",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from frame_eval.columns import Input, Source, flag
-from frame_eval.errors import EvalError
+from frame_eval.errors import check_share
 from frame_eval.metrics.core import Better, Metric, Proportion
 from frame_eval.metrics.expressions import from_top, rank_from_top
 from frame_eval.metrics.pr_curve import precision_of_top, top_share
@@ -150,8 +150,7 @@ def accuracy_at_coverage(correct: Source, confidence: Source, coverage: float) -
     >>> df.eval.summary(fe.accuracy_at_coverage("ok", "confidence", 0.5))["estimate"].item()
     1.0
     """
-    if not 0 < coverage <= 1:
-        raise EvalError(f"coverage={coverage!r} is not above 0 and at most 1")
+    check_share("coverage", coverage, whole=True)
     finish = partial(_accuracy_of_share, coverage)
     return of_scores(
         f"accuracy@{coverage:.6g}",

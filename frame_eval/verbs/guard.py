@@ -51,6 +51,7 @@ def guard(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     paired: bool = True,
     unmatched: Unmatched = "raise",
@@ -74,7 +75,7 @@ def guard(
     baseline
         The system that the others are compared with; needed for ``max_drop`` and ``max_rise``,
         and not itself guarded.
-    by, system, example, trial, cluster, weight, overall, missing
+    by, system, example, trial, cluster, weight, strata, overall, missing
         As in :func:`summary`.
     paired, unmatched
         As in :func:`compare`.
@@ -115,7 +116,7 @@ def guard(
                 "a result frame has its slices and baseline; by= and baseline= are of rows"
             )
         return _worst_first([_of_result(result, one) for one in rules])
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     asked = Asked(slices(by, overall), roles, baseline, paired, unmatched, missing)
     for one in rules:
         _check_answerable(one, asked, level)
