@@ -15,6 +15,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
+    TooManyGroups,
     collect,
     collect_groups,
     column_names,
@@ -24,6 +25,7 @@ from frame_eval.reduce.engines import (
     require,
     result_frame,
     scan,
+    spills,
 )
 from frame_eval.reduce.kinds import in_kinds
 from frame_eval.reduce.ordered import Scored, scored
@@ -82,9 +84,10 @@ def reduce(
     averaged = prepared
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
-    passes = 1
-    if roles.unit and not by_example:
-        passes = _passes(prepared, metrics, apart=apart)
+    grouped = bool(roles.unit) and not by_example
+    # Engines that put groups aside are asked for them, the others how many there are first.
+    bounded = grouped and spills(prepared.frame)
+    passes = _passes(prepared, metrics, apart=apart) if grouped and not bounded else 1
     if passes > 1:
         return _in_passes(averaged, metrics, missing, moments=moments, passes=passes)
     queries: dict[int, Query | Scored] = {}
@@ -99,7 +102,11 @@ def reduce(
         if ranked and not (counted and by_cell(base, _cell_keys(base, first))):
             found = scored(base, chosen, missing)
         else:
-            found = query(base, chosen, missing, moments, by_example, alike)
+            try:
+                found = query(base, chosen, missing, moments, by_example, alike, bounded=bounded)
+            except TooManyGroups:
+                passes = _passes(prepared, metrics, apart=apart, least=2)
+                return _in_passes(averaged, metrics, missing, moments=moments, passes=passes)
         queries.update(dict.fromkeys(positions, found))
     return coded(prepared, metrics, queries, by_example)
 
@@ -199,10 +206,11 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
         )
 
 
-def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> int:
+def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool, least: int = 1) -> int:
     """In how many passes the sums of units are taken; raise where they can not be."""
     keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
-    passes = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
+    counted = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
+    passes = max(counted, least)
     plain = not any(metric.cells or metric.unit for metric in metrics)
     if passes > 1 and not (apart and plain and not prepared.strata):
         raise EvalError(
@@ -241,7 +249,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
-    passes = passes_of(prepared, trials, examples, 1)
+    passes = 1 if spills(prepared.frame) else passes_of(prepared, trials, examples, 1)
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
         _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:

@@ -22,7 +22,7 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
     A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory
     themselves are read at once.
     """
-    most = current().most(_KEY * len(keys) + _SUM * sums)
+    most = most_groups(keys, sums)
     if prepared.rows is not None or not keys:
         return 1
     rows = _rows(prepared)
@@ -30,6 +30,11 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
         return 1
     groups = min(rows, distinct_count(prepared.frame, keys, apart))
     return -(-groups // most)
+
+
+def most_groups(keys: Sequence[str], sums: int) -> int:
+    """How many groups with so many sums fit into the memory."""
+    return current().most(_KEY * len(keys) + _SUM * sums)
 
 
 def by_cell(prepared: Prepared, keys: Sequence[str]) -> bool:
@@ -40,7 +45,7 @@ def by_cell(prepared: Prepared, keys: Sequence[str]) -> bool:
     if prepared.rows is not None or _rows(prepared) <= current().most(_KEY):
         return False
     cells = distinct_count(prepared.frame, keys, keys[-1:])
-    most = current().most(_KEY * len(keys) + _SUM)
+    most = most_groups(keys, 1)
     if cells > most:
         raise EvalError(
             f"about {cells} scores differ by slice, system and cluster, which is more "
