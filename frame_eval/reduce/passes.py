@@ -28,7 +28,7 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
     A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory
     themselves are read at once.
     """
-    most = current().most(_KEY * len(keys) + _SUM * sums)
+    most = most_groups(keys, sums)
     if prepared.resident or not keys:
         return 1
     rows = _rows(prepared)
@@ -36,6 +36,11 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
         return 1
     groups = min(rows, distinct_count(prepared.frame, keys, apart))
     return -(-groups // most)
+
+
+def most_groups(keys: Sequence[str], sums: int) -> int:
+    """How many groups with so many sums fit into the memory."""
+    return current().most(_KEY * len(keys) + _SUM * sums)
 
 
 def too_long(prepared: Prepared) -> bool:
@@ -64,16 +69,18 @@ def passes_needed(
     by_example: bool,
     alike: bool,
     apart: bool,
+    least: int = 1,
 ) -> int:
     """How many passes a group-by takes; raise where it needs several and can not be had in parts.
 
-    That can be where units are kept ``apart`` by slice, and metrics are plain sums.
+    It takes ``least`` where that is known. It can be had in parts where units are kept ``apart`` by
+    slice, and metrics are plain sums.
     """
     first = next(iter(metrics.values()))
     keys = keys_of(prepared, first, by_example, alike)
     many, what, way_out = _many(prepared, first, by_example, alike)
     width = 1 if first.ordered else 1 + len(metrics) if by_example else 2 + 2 * len(metrics)
-    passes = passes_of(prepared, keys, many, width) if many else 1
+    passes = max(least, passes_of(prepared, keys, many, width) if many else 1)
     if passes > 1 and (not apart or by_example or alike or first.cells or prepared.strata):
         raise EvalError(
             f"{what} take about {passes} times memory={current().memory:g} bytes: give more with "
