@@ -15,10 +15,9 @@ from frame_eval.reduce.engines import collect, distinct_count, part
 from frame_eval.reduce.kinds import in_kinds
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
-from frame_eval.running import current, shown
+from frame_eval.running import KEY, SUM, current, most_groups, shown
 from frame_eval.table import Table
 
-_KEY, _SUM = 48, 96  # bytes that a group takes while it is worked on, by key and by sum
 _MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 
@@ -38,14 +37,9 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
     return -(-groups // most)
 
 
-def most_groups(keys: Sequence[str], sums: int) -> int:
-    """How many groups with so many sums fit into the memory."""
-    return current().most(_KEY * len(keys) + _SUM * sums)
-
-
 def too_long(prepared: Prepared) -> bool:
     """Whether there are more rows than the memory holds."""
-    return not prepared.resident and _rows(prepared) > current().most(_KEY)
+    return not prepared.resident and _rows(prepared) > current().most(KEY)
 
 
 def _rows(prepared: Prepared) -> int:
@@ -153,7 +147,7 @@ def in_passes(
 def _too_many(kinds: Mapping[int, Sequence[Table]]) -> bool:
     """Whether tables take more than the memory."""
     tables = [table for found in kinds.values() for table in found]
-    taken = sum(_SUM * len(table.names) * len(table.rows) for table in tables)
+    taken = sum(SUM * len(table.names) * len(table.rows) for table in tables)
     return taken > current().memory
 
 

@@ -14,9 +14,9 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.engines import collect, collect_groups
 from frame_eval.reduce.inputs import inputs_of
-from frame_eval.reduce.passes import most_groups
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.units import one_row_per_unit
+from frame_eval.running import most_groups
 
 
 @dataclass(frozen=True)
