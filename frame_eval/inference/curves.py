@@ -116,7 +116,7 @@ class Units:
 
 
 def by_group(
-    table: Table, systems: int, of_units: Sequence[str] = ("pos", "neg")
+    table: Table, systems: int, of_units: Sequence[str]
 ) -> Iterator[tuple[int, Sums, Units]]:
     """The sums of every group (slice and system) by cell, and some of them by unit."""
     table = table.take(table.rows > 0)

@@ -157,7 +157,9 @@ def _proportion(
     weighted = found.weighted or found.strata is not None
     plain = np.sqrt(p * (1 - p) / n)
     adjusted = (grouped | weighted) & (n > 0)
-    effective, star = proportion.effective_size(p, n, variance.value, variance.df, level, clusters)
+    effective, star = proportion.effective_size(
+        p, n, variance.value, variance.df, level, clusters, variance.effect
+    )
     effective = np.where(adjusted, effective, n)
     size = np.where(adjusted, star, n)
     low, high = proportion.INTERVALS[method](p, size, level)
@@ -261,7 +263,7 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
     for index, sums in found.totals.blocks:
         share[index] = np.sum(sums.n * (sums.classes[0] <= found.estimate[index])) / np.sum(sums.n)
     _, star = proportion.effective_size(
-        share, found.n, variance.value, variance.df, level, found.clusters
+        share, found.n, variance.value, variance.df, level, found.clusters, variance.effect
     )
     for index, sums in found.totals.blocks:
         i = int(index[0])

@@ -13,6 +13,8 @@ import numpy as np
 from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.table import Floats, Ints, Table
 
+_FEW = 1000  # values that are added up before their runs are found
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -87,9 +89,8 @@ class Totals:
     def apply(self, function: Any, default: Any = np.nan, where: Any = True) -> Any:
         """A function of the sums as an array by group; at least of the groups that are wanted."""
         result = np.full(self.groups, default, dtype=object if default == "" else float)
-        wanted = np.broadcast_to(where, self.groups)
         for index, sums in self.blocks:
-            if wanted[index].any():
+            if where is True or where[index].any():
                 result[index] = function(sums)
         return result
 
@@ -126,6 +127,8 @@ def group_codes(table: Table, systems: int) -> Ints:
 
 def added(group: Ints, values: Array, groups: int) -> Floats:
     """The values summed by group; ``group`` is sorted."""
+    if len(values) <= _FEW:
+        return scattered(group, values, groups)
     starts = np.searchsorted(group, np.arange(groups + 1))
     if values.dtype == bool:
         return np.diff(np.searchsorted(np.flatnonzero(values), starts)).astype(float)

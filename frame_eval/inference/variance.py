@@ -14,10 +14,15 @@ from frame_eval.table import Floats, Ints
 
 @dataclass(frozen=True)
 class Variance:
-    """A variance by group and its degrees of freedom; NaN where it can not be estimated."""
+    """A variance by group and its degrees of freedom; NaN where it can not be estimated.
+
+    ``effect`` is the design effect that the intra-cluster correlation implies where it is the same
+    in all clusters, 1 + rho (sum m^2 / sum m - 1); 1 where it is not asked for.
+    """
 
     value: Floats
     df: Floats
+    effect: Floats | float = 1.0
 
 
 def cr2(found: Linear) -> Variance:
@@ -79,7 +84,8 @@ def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
     cross = 2 * ss * ww + 2 * sw**2 + whole**2 * ww**2 - 4 * whole * sw * ww
     df = numerator / (fourth + cross)
     usable = (units >= 2) & np.isfinite(value) & (df > 0)
-    return Variance(np.where(usable, value, np.nan), np.where(usable, df, np.nan))
+    effect = whole / total(count * size)
+    return Variance(np.where(usable, value, np.nan), np.where(usable, df, np.nan), effect)
 
 
 def intraclass(sample: Sample, group: Ints, groups: int) -> Floats:
@@ -133,7 +139,8 @@ def _two_way(
     """
     one, other, common = (function(found) for found in (first, second, both))
     value = np.maximum(one.value + other.value - common.value, np.maximum(one.value, other.value))
-    return Variance(value, np.minimum(one.df, other.df))
+    effect = np.maximum(one.effect, other.effect)
+    return Variance(value, np.minimum(one.df, other.df), effect)
 
 
 def stratified(found: Linear) -> Variance:

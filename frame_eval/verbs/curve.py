@@ -138,7 +138,7 @@ def curve(
         frame, label, score, positive, by, roles, overall=overall, missing=missing, tabled=grouped
     )
     blocks = []
-    for group, sums, units in groups_of(found):
+    for group, sums, units in groups_of(found, ("pos", "neg") if grouped else ()):
         if kind == "reliability":
             columns = reliability(sums, bins, strategy, level, counted=not grouped, units=units)
         else:
@@ -181,12 +181,13 @@ def at_thresholds(
 
 
 def groups_of(
-    found: Reduced, of_units: Sequence[str] = ("pos", "neg")
+    found: Reduced, of_units: Sequence[str] = ()
 ) -> Iterator[tuple[int, Sums, Units | None]]:
-    """The sums of every slice and system that has rows, and its units if there is a table."""
+    """The sums of every slice and system that has rows; and those ``of_units``, if any."""
     table = found.tables[0]
     if isinstance(table, Table):
-        yield from by_group(table, found.shape[1], of_units)
+        for group, sums, units in by_group(table, found.shape[1], of_units):
+            yield group, sums, units if of_units else None
     else:
         for group, sums in sums_of(table):
             yield group, sums, None

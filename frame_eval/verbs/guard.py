@@ -205,9 +205,10 @@ def _pass(frame: Any, one: Rule, metrics: Sequence[Metric], asked: Asked) -> Mea
             paired=asked.paired,
             unmatched=asked.unmatched,
             missing=asked.missing,
+            whole=False,
         )
     else:
-        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing)
+        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing, apart=True)
     if one.where is not None:
         _check_systems(frame, one, found.found.systems, asked.roles.system)
     return found

@@ -117,7 +117,7 @@ def routing(
     found = reduce(frame, [metric], chosen, roles, missing=missing, moments=grouped, tabled=grouped)
     blocks = [
         (group, routed(cells, fixed, points, level, counted=banded, units=units), None)
-        for group, cells, units in groups_of(found, ("pos", "neg", "other"))
+        for group, cells, units in groups_of(found, ("pos", "neg", "other") if grouped else ())
     ]
     return assembled(found, blocks, "routing")
 
