@@ -180,6 +180,9 @@ class Metric:
         A step that makes one row per example first.
     note
         From the sums to a remark on each value ("" for none).
+    matched
+        Inputs whose mean should be that of the other system in a comparison, each with what it is
+        called: a note says where it is not. A first label is such an input, called prevalence.
     expression
         From the inputs (of the rows without a missing one) to the metric as one Polars expression,
         where the sums do not say it.
@@ -228,6 +231,7 @@ class Metric:
     per_class: PerClass | None = field(default=None, kw_only=True)
     unit: Unit | None = field(default=None, kw_only=True)
     note: Finish | None = field(default=None, kw_only=True)
+    matched: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     expression: Finish | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -259,8 +259,9 @@ def perplexity(nll: Source, tokens: Source) -> Metric:
     -------
     Metric
         Called ``perplexity``, lower is better: pooled over all tokens, not a mean over rows. It
-        depends on the tokenizer; :func:`bits_per_byte` does not. Its interval is that of the loss
-        per token, made on the log scale. Null without tokens.
+        depends on the tokenizer, as :func:`bits_per_byte` does not; ``compare`` notes where two
+        systems differ in tokens. Its interval is that of the loss per token, made on the log scale.
+        Null without tokens.
 
     Raises
     ------
@@ -284,6 +285,7 @@ def perplexity(nll: Source, tokens: Source) -> Metric:
         better="lower",
         bounds=(0, None),
         undefined={"no tokens": no_denominator},
+        matched={"y": "another tokenizer (see bits_per_byte): tokens per row"},
         note=_negative_loss,
     )
 
@@ -330,5 +332,6 @@ def bits_per_byte(nll: Source, size: Source) -> Metric:
         better="lower",
         bounds=(0, None),
         undefined={"no bytes": no_denominator},
+        matched={"y": "other texts: bytes per row"},
         note=_negative_loss,
     )
