@@ -281,12 +281,13 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
             if size == found.n[i]
             else f"order statistics (n_eff={shown(size, 6)})"
         )
-        if not (np.isfinite(low[i]) and np.isfinite(high[i])):
+        if np.isnan(low[i]) or np.isnan(high[i]):
             notes[i] = "too few rows for both limits"
     # The spread that a symmetric interval of this width would have (Francisco and Fuller 1991).
     df = np.where(np.isfinite(variance.df), variance.df, np.inf)
-    error = (high - low) / (2 * scipy.special.stdtrit(df, 0.5 + level / 2))
-    return Intervals(error, low, high, texts, notes)
+    with np.errstate(invalid="ignore"):
+        error = (high - low) / (2 * scipy.special.stdtrit(df, 0.5 + level / 2))
+    return Intervals(np.where(np.isfinite(error), error, np.nan), low, high, texts, notes)
 
 
 def _ranks(q: float, size: float, level: float) -> tuple[float, float]:

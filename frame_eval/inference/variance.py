@@ -169,6 +169,22 @@ def stratified(found: Linear) -> Variance:
     return Variance(value, np.where(np.isfinite(value), df, np.nan))
 
 
+def within_strata(found: Linear) -> Floats:
+    """The influences of units that are not single rows, so that their squares sum to the same.
+
+    Those around the mean of the stratum, times the root of C_h / (C_h - 1).
+    """
+    assert found.strata is not None
+    key = found.group * (int(found.strata.max(initial=0)) + 1) + found.strata
+    influence = np.sum([sample.influence for sample in found.samples], axis=0)
+    inside = np.max([sample.count for sample in found.samples], axis=0)
+    size = int(key.max(initial=0)) + 1
+    total, units = (scattered(key, values, size)[key] for values in (influence, inside))
+    off = influence - inside * total / np.maximum(units, 1.0)
+    centred: Floats = off * np.sqrt(units / np.maximum(units - 1.0, 1.0))
+    return centred
+
+
 def _sandwich(found: Linear) -> Floats:
     groups = len(found.estimate)
     if found.singles:

@@ -283,7 +283,6 @@ def measure(
         alike=alike,
         tabled=tabled or alike,
         apart=apart,
-        counted=True,
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))

@@ -251,10 +251,32 @@ def test_probabilities_of_any_numeric_type(dtype):
     assert_frame_equal(typed.eval.summary(*metrics, by="g"), expected, rel_tol=1e-13)
 
 
-def test_multiclass_scores_as_expressions():
-    for metric in (fe.log_loss("y", COLUMNS), fe.brier_multiclass("y", COLUMNS)):
-        found = MANY.group_by("g").agg(metric.expr()).sort("g")[metric.name]
-        assert_allclose(found, MANY.eval.summary(metric, by="g")["estimate"], rtol=1e-12)
+@pytest.mark.parametrize(
+    "metric",
+    [
+        fe.log_loss("y", COLUMNS),
+        fe.brier_multiclass("y", COLUMNS),
+        *(
+            build("y", COLUMNS, strategy=strategy, multi_class=several, bins=7)
+            for build in (fe.ece, fe.mce)
+            for strategy in ("uniform", "quantile")
+            for several in ("classwise", "confidence")
+        ),
+    ],
+    ids=lambda metric: metric.name,
+)
+def test_multiclass_scores_as_expressions(metric):
+    found = MANY.group_by("g").agg(metric.expr()).sort("g")[metric.name]
+    expected = MANY.eval.summary(metric, by="g", interval=None)["estimate"]
+    assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_debiased_reliability_as_an_expression():
+    metric = fe.brier_reliability("y", "q", bins=40, debiased=True)
+    found = FRAME.group_by("g").agg(metric.expr()).sort("g")[metric.name]
+    assert_allclose(found, FRAME.eval.summary(metric, by="g")["estimate"], rtol=1e-11)
+    with pytest.raises(fe.EvalError, match="summary"):
+        fe.ece_debiased("y", "q").expr()
 
 
 def test_binary_scores_against_scikit_learn():
