@@ -18,6 +18,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
+_FEW = 1000  # rows that are sorted before they are looked at
+
 
 @dataclass(frozen=True)
 class Table:
@@ -97,7 +99,7 @@ class Table:
 
     def merged(self) -> Table:
         """Sorted by the codes, rows with equal codes added up."""
-        if _increasing(self.keys):
+        if len(self.rows) > _FEW and _increasing(self.keys):
             return self
         sorting = Sorting(packed(self.keys))
         table, key = self if sorting.sorted else self.take(sorting.order), sorting.key
@@ -399,4 +401,5 @@ def stacked(tables: list[Table]) -> Table:
         plain=join([t.plain for t in tables]),
         moments=moments,
         missing=join([t.missing for t in tables]),
+        times=None if first.times is None else join([np.asarray(t.times) for t in tables]),
     ).merged()

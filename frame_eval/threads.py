@@ -37,7 +37,9 @@ def spread_out(
 
 def concurrently(tasks: Sequence[Callable[[], Result]], rows: int) -> list[Result]:
     """The results of some tasks about so many rows, side by side where the rows are many."""
-    return spread_out(lambda task: task(), tasks, 1 if rows >= _LARGE else len(tasks))
+    if rows < _LARGE:
+        return [task() for task in tasks]
+    return spread_out(lambda task: task(), tasks, 1)
 
 
 def halves(rows: int) -> list[slice]:

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from frame_eval.columns import Source, category, label
-from frame_eval.errors import EvalError, check_option
+from frame_eval.columns import Input, Source, category, label
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.metrics.classification import accuracy_like, matrix_metric, opposite
 from frame_eval.metrics.confusion import (
     MATRIX,
@@ -17,6 +17,7 @@ from frame_eval.metrics.confusion import (
     ROWS,
     Averaging,
     Confusion,
+    Layout,
     Score,
     class_average,
     class_average_gradient,
@@ -66,9 +67,21 @@ class Family(NamedTuple):
     beta: float | None = None
 
 
-def _of_class(
-    family: Family, target: Source, pred: Source, zero: float | None, value: Any
-) -> Metric:
+class Asked(NamedTuple):
+    """What a member of the family is asked about, in the words of :func:`precision`."""
+
+    target: Source
+    pred: Source
+    average: Average
+    positive: Any
+    labels: Sequence[Any] | None
+    zero_division: float | None
+    min_support: int
+    multilabel: bool
+    label_of: Source | None
+
+
+def _of_class(family: Family, asked: Asked, value: Any) -> Metric:
     proportion = None
     if family.beta in (None, 1.0):
         hits = class_rejections if family.kind == "specificity" else class_hits
@@ -77,21 +90,21 @@ def _of_class(
         )
     return matrix_metric(
         family.name,
-        target,
-        pred,
+        asked.target,
+        asked.pred,
         partial(class_value, family.score, value),
         gradient=partial(class_gradient, family.score, value),
         proportion=proportion,
-        zero_division=zero,
+        zero_division=asked.zero_division,
         better="higher",
         bounds=(0, 1),
         undefined={family.reason: partial(class_empty, family.kind, value)},
     )
 
 
-def _of_label(family: Family, target: Source, pred: Source, zero: float | None, _: Any) -> Metric:
+def _of_label(family: Family, asked: Asked, _: Any) -> Metric:
     """The metric of one of several labels: the cells are whether it is there."""
-    return _of_class(family, target, pred, zero, value=True)
+    return _of_class(family, asked, value=True)
 
 
 def _map_of(family: Family) -> tuple[Any, Any]:
@@ -125,20 +138,26 @@ def _finish_of(family: Family) -> tuple[Any, Any]:
     return partial(_binary_fbeta, family.beta), partial(_binary_fbeta_gradient, family.beta)
 
 
-def _binary(
-    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
-) -> Metric:
+def _flags(asked: Asked) -> dict[str, Input]:
+    """Labels and predictions, positive or not."""
+    return {
+        "y": label(asked.target, asked.positive),
+        "p": label(asked.pred, asked.positive),
+    }
+
+
+def _binary(family: Family, asked: Asked) -> Metric:
     finish, gradient = _finish_of(family)
     linear = family.beta not in (None, 1.0)
     return Metric(
         family.name,
-        {"y": label(target, positive), "p": label(pred, positive)},
+        _flags(asked),
         family.sums,
         finish,
         gradient=gradient,
         proportion=None if linear else Proportion(family.hits, family.trials, *_map_of(family)),
         counts=True,
-        zero_division=zero,
+        zero_division=asked.zero_division,
         better="higher",
         bounds=(0, 1),
         undefined={family.reason: partial(_empty, family.trials)},
@@ -165,13 +184,11 @@ def _examples_left_out(s: Any) -> Any:
     return np.array(texts, object).reshape(count.shape)
 
 
-def _samples(
-    family: Family, target: Source, pred: Source, positive: Any, zero: float | None
-) -> Metric:
+def _samples(family: Family, asked: Asked) -> Metric:
     """The mean over examples of their score, a row per label of each example."""
     return Metric(
         f"samples_{family.name}",
-        {"y": label(target, positive), "p": label(pred, positive)},
+        _flags(asked),
         _defined,
         ratio_of,
         gradient=ratio_gradient,
@@ -180,48 +197,49 @@ def _samples(
         bounds=(0, 1),
         undefined={"no example is defined": no_denominator},
         worst={"p": opposite},
-        unit=Unit(sums=family.sums, value=partial(_of_example, family, zero)),
+        unit=Unit(sums=family.sums, value=partial(_of_example, family, asked.zero_division)),
         note=_examples_left_out,
     )
 
 
-def of_family(
-    family: Family,
-    target: Source,
-    pred: Source,
-    average: Average,
-    positive: Any,
-    labels: Sequence[Any] | None,
-    zero: float | None,
-    min_support: int,
-    *,
-    multilabel: bool,
-    label_of: Source | None,
-) -> Metric:
+def _names(labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    """The classes that labels= names, each once."""
+    if labels is None:
+        return None
+    names = () if isinstance(labels, str) else tuple(labels)
+    if not names:
+        raise EvalError(f"labels={labels!r} is not a list of classes")
+    if len(set(names)) < len(names):
+        raise EvalError(f"labels={list(names)!r} names a class twice")
+    return names
+
+
+def of_family(family: Family, asked: Asked) -> Metric:
     """A member of the family under one of the averages."""
+    average = asked.average
     check_option("average", average, AVERAGES)
-    check_option("zero_division", zero, (None, 0, 1))
-    if label_of is not None:
-        if average not in ("macro", "weighted") or multilabel:
+    check_option("zero_division", asked.zero_division, (None, 0, 1))
+    check_whole("min_support", asked.min_support, 0)
+    asked = asked._replace(labels=_names(asked.labels))
+    if asked.min_support and average not in ("macro", "weighted"):
+        raise EvalError("min_support= goes with average='macro' or 'weighted'")
+    if asked.label_of is not None:
+        if average not in ("macro", "weighted") or asked.multilabel:
             raise EvalError(
                 "label_of= goes with average='macro' or 'weighted', and a row per label"
             )
-        averaging = Averaging(average, labels, zero, min_support, ROWS)
-        return _of_label_rows(family, target, pred, label_of, positive, averaging)
-    if multilabel:
-        _check_lists(average, positive)
-    if min_support and average not in ("macro", "weighted"):
-        raise EvalError("min_support= goes with average='macro' or 'weighted'")
-    if average in ("binary", "samples") and not multilabel:
-        if labels is not None:
+        return _of_label_rows(family, asked, asked.label_of)
+    if asked.multilabel:
+        _check_lists(average, asked.positive)
+    elif average in ("binary", "samples"):
+        if asked.labels is not None:
             raise EvalError("labels= goes with average='macro', 'micro', 'weighted' or None")
-        build = _binary if average == "binary" else _samples
-        return build(family, target, pred, positive, zero)
-    if positive is not None:
+        return (_binary if average == "binary" else _samples)(family, asked)
+    elif asked.positive is not None:
         raise EvalError(
-            f"positive={positive!r} goes with average='binary' or 'samples', not {average!r}"
+            f"positive={asked.positive!r} goes with average='binary' or 'samples', not {average!r}"
         )
-    return _averaged(family, target, pred, average, labels, zero, min_support, lists=multilabel)
+    return _averaged(family, asked)
 
 
 def _four(c: Any) -> Any:
@@ -233,18 +251,17 @@ def _four(c: Any) -> Any:
     }
 
 
-def _of_label_rows(
-    family: Family, target: Source, pred: Source, column: Source, positive: Any, average: Averaging
-) -> Metric:
+def _averaging(asked: Asked, layout: Layout) -> Averaging:
+    kind = "macro" if asked.average is None else asked.average
+    return Averaging(kind, asked.labels, asked.zero_division, asked.min_support, layout)
+
+
+def _of_label_rows(family: Family, asked: Asked, column: Source) -> Metric:
     """An average over labels that have a row each for every example."""
-    arguments = (family.score, average)
+    arguments = (family.score, _averaging(asked, ROWS))
     return Metric(
-        f"{average.kind}_{family.name}",
-        {
-            "label": category(column, column),
-            "y": label(target, positive),
-            "p": label(pred, positive),
-        },
+        f"{asked.average}_{family.name}",
+        {"label": category(column, column), **_flags(asked)},
         _four,
         partial(class_average, *arguments),
         gradient=partial(class_average_gradient, *arguments),
@@ -266,47 +283,36 @@ def _check_lists(average: Average, positive: Any) -> None:
         raise EvalError(f"positive={positive!r} goes with one label per row; see labels=")
 
 
-def _averaged(
-    family: Family,
-    target: Source,
-    pred: Source,
-    average: str | None,
-    labels: Sequence[Any] | None,
-    zero: float | None,
-    min_support: int,
-    *,
-    lists: bool,
-) -> Metric:
+def _averaged(family: Family, asked: Asked) -> Metric:
     """An average over the classes of cells: pairs of label and prediction, or of lists of them."""
-    metric_of = set_metric if lists else matrix_metric
-    layout = SETS if lists else MATRIX
+    target, pred, average, lists = asked.target, asked.pred, asked.average, asked.multilabel
+    metric_of, layout = (set_metric, SETS) if lists else (matrix_metric, MATRIX)
     common = {"better": "higher", "bounds": (0, 1)}
     name = family.name if average is None else f"{average}_{family.name}"
     if average == "samples":
-        row = partial(score_of_rows, family.score, zero)
-        return mean_of_rows(name, target, pred, row, labels, **common)
+        row = partial(score_of_rows, family.score, asked.zero_division)
+        return mean_of_rows(name, target, pred, row, asked.labels, **common)
     if average == "micro":
-        if labels is None and family.kind not in ("specificity", "jaccard") and not lists:
+        if asked.labels is None and family.kind not in ("specificity", "jaccard") and not lists:
             return accuracy_like(name, target, pred)
-        pooled = (family.score, layout, labels)
+        pooled = (family.score, layout, asked.labels)
         return metric_of(
             name,
             target,
             pred,
             partial(micro, *pooled),
             gradient=partial(micro_gradient, *pooled),
-            zero_division=zero,
+            zero_division=asked.zero_division,
             undefined=NO_LABELS,
             **common,
         )
-    kind = "macro" if average is None else average
-    arguments = (family.score, Averaging(kind, labels, zero, min_support, layout))
+    arguments = (family.score, _averaging(asked, layout))
     per_class = None
     if average is None and lists:
-        of = partial(_of_label, family, target, pred, zero)
-        per_class = PerClass(of, labels, known_labels, cells_of_label)
+        of = partial(_of_label, family, asked)
+        per_class = PerClass(of, asked.labels, known_labels, cells_of_label)
     elif average is None:
-        per_class = PerClass(partial(_of_class, family, target, pred, zero), labels)
+        per_class = PerClass(partial(_of_class, family, asked), asked.labels)
     return metric_of(
         name,
         target,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from frame_eval.columns import Source, label
-from frame_eval.errors import EvalError
-from frame_eval.metrics.averages import Average, Family, of_family
+from frame_eval.errors import EvalError, check_share
+from frame_eval.metrics.averages import Asked, Average, Family, of_family
 from frame_eval.metrics.confusion import (
     fbeta_score,
     jaccard_score,
@@ -17,7 +19,6 @@ from frame_eval.metrics.confusion import (
     specificity_score,
 )
 from frame_eval.metrics.core import Metric
-from frame_eval.metrics.scores import check_share
 
 
 def _sums_tp_fp(c: Any) -> Any:
@@ -58,6 +59,22 @@ def _tn_fp(s: Any) -> Any:
 
 def _tp_fp_fn(s: Any) -> Any:
     return s.tp + s.fp + s.fn
+
+
+PRECISION = Family(
+    "precision", "precision", precision_score, _sums_tp_fp, _tp, _tp_fp, "no predicted positives"
+)
+RECALL = Family("recall", "recall", recall_score, _sums_tp_fn, _tp, _tp_fn, "no positives")
+SPECIFICITY = Family(
+    "specificity", "specificity", specificity_score, _sums_tn_fp, _tn, _tn_fp, "no negatives"
+)
+NEITHER = "no positives and no predicted positives"
+JACCARD = Family("jaccard", "jaccard", jaccard_score, _sums_tp_fp_fn, _tp, _tp_fp_fn, NEITHER)
+
+
+def _fscore(beta: float) -> Family:
+    score = partial(fbeta_score, beta)
+    return Family(f"f{beta:g}", "fbeta", score, _sums_tp_fp_fn, _tp, _tp_fp_fn, NEITHER, beta)
 
 
 def precision(
@@ -124,27 +141,10 @@ def precision(
     >>> df.eval.summary(metric)["estimate"].item()
     0.75
     """
-    family = Family(
-        "precision",
-        "precision",
-        precision_score,
-        _sums_tp_fp,
-        _tp,
-        _tp_fp,
-        "no predicted positives",
+    asked = Asked(
+        target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )
-    return of_family(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
+    return of_family(PRECISION, asked)
 
 
 def recall(
@@ -183,19 +183,10 @@ def recall(
     >>> df.eval.summary(fe.recall("gold", "pred")).select("estimate", "n").row(0)
     (0.5, 2)
     """
-    family = Family("recall", "recall", recall_score, _sums_tp_fn, _tp, _tp_fn, "no positives")
-    return of_family(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
+    asked = Asked(
+        target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )
+    return of_family(RECALL, asked)
 
 
 def specificity(
@@ -234,21 +225,10 @@ def specificity(
     >>> round(df.eval.summary(fe.specificity("gold", "pred"))["estimate"].item(), 4)
     0.6667
     """
-    family = Family(
-        "specificity", "specificity", specificity_score, _sums_tn_fp, _tn, _tn_fp, "no negatives"
+    asked = Asked(
+        target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )
-    return of_family(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
+    return of_family(SPECIFICITY, asked)
 
 
 def fbeta(
@@ -282,7 +262,7 @@ def fbeta(
     Raises
     ------
     EvalError
-        When beta is not positive; otherwise as :func:`precision`.
+        When beta is not a positive number; otherwise as :func:`precision`.
 
     Examples
     --------
@@ -291,30 +271,13 @@ def fbeta(
     >>> round(df.eval.summary(fe.fbeta("gold", "pred", 2))["estimate"].item(), 4)
     0.6667
     """
-    if not beta > 0:
-        raise EvalError(f"beta={beta!r} is not positive")
-    family = Family(
-        f"f{beta:g}",
-        "fbeta",
-        partial(fbeta_score, float(beta)),
-        _sums_tp_fp_fn,
-        _tp,
-        _tp_fp_fn,
-        "no positives and no predicted positives",
-        float(beta),
+    given: object = beta
+    if not isinstance(given, Real) or not 0 < float(given) < math.inf:
+        raise EvalError(f"beta={beta!r} is not a positive number")
+    asked = Asked(
+        target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )
-    return of_family(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
+    return of_family(_fscore(float(beta)), asked)
 
 
 def f1(
@@ -356,18 +319,10 @@ def f1(
     >>> df.eval.summary(fe.f1("gold", "pred"))["estimate"].item()
     0.8
     """
-    return fbeta(
-        target,
-        pred,
-        1,
-        average=average,
-        positive=positive,
-        labels=labels,
-        zero_division=zero_division,
-        min_support=min_support,
-        multilabel=multilabel,
-        label_of=label_of,
+    asked = Asked(
+        target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )
+    return of_family(_fscore(1.0), asked)
 
 
 def jaccard(
@@ -409,27 +364,10 @@ def jaccard(
     >>> round(df.eval.summary(fe.jaccard("gold", "pred"))["estimate"].item(), 4)
     0.3333
     """
-    family = Family(
-        "jaccard",
-        "jaccard",
-        jaccard_score,
-        _sums_tp_fp_fn,
-        _tp,
-        _tp_fp_fn,
-        "no positives and no predicted positives",
+    asked = Asked(
+        target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )
-    return of_family(
-        family,
-        target,
-        pred,
-        average,
-        positive,
-        labels,
-        zero_division,
-        min_support,
-        multilabel=multilabel,
-        label_of=label_of,
-    )
+    return of_family(JACCARD, asked)
 
 
 def _rates(c: Any) -> Any:

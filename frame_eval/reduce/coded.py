@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import narwhals as nw
@@ -18,7 +18,18 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.keys import Column, blocks
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
-from frame_eval.table import Floats, Ints, Ranked, Sorting, Table, joined, keyed, put, stacked
+from frame_eval.table import (
+    Floats,
+    Ints,
+    Ranked,
+    Sorting,
+    Table,
+    joined,
+    keyed,
+    packed,
+    put,
+    stacked,
+)
 from frame_eval.threads import concurrently, halves, spread_out
 
 
@@ -61,27 +72,33 @@ def coded(
     metrics: Sequence[Metric],
     queries: Mapping[int, Query | Cells],
     by_example: bool,
+    domain: pl.DataFrame | None = None,
 ) -> Reduced:
-    """Codes for the keys of all queries together, and one table per metric."""
+    """Codes for the keys of all queries together, and one table per metric.
+
+    With a ``domain`` of slices and systems their codes are of the values there.
+    """
     grouped = {i: q for i, q in queries.items() if isinstance(q, Query)}
     # Those with units and cells come first: the others have rows for the group keys alone.
     distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
-    lengths = np.cumsum([0, *(q.frame.height for q in distinct)])
+    lengths = list(accumulate((q.frame.height for q in distinct), initial=0))
     spans = [slice(a, b) for a, b in pairwise(lengths)]
     number = {id(q): i for i, q in enumerate(distinct)}
     frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        having = [frame for frame in frames if columns and set(columns) <= set(frame.columns)]
+        asked = [*frames, *([] if domain is None else [domain])]
+        having = [frame for frame in asked if columns and set(columns) <= set(frame.columns)]
         if not having:
             return np.zeros(lengths[-1], np.int64), _ONE
-        return codes(pl.concat([frame[list(columns)] for frame in having]), columns)
+        keys = [frame[list(columns)] for frame in having]
+        return codes(keys[0] if len(keys) == 1 else pl.concat(keys), columns)
 
     # Without a cluster the example is the unit already.
     of_examples = prepared.examples if prepared.roles.cluster else prepared.units
     keys = [prepared.systems, *([of_examples] if by_example else []), prepared.units]
     (systems, system_values), *found_codes = concurrently(
-        [partial(together, list(key.values())) for key in keys], rows=int(lengths[-1])
+        [partial(together, list(key.values())) for key in keys], rows=lengths[-1]
     )
     units = found_codes[-1][0]
     cluster_of: Ints | None = None
@@ -307,7 +324,6 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
-        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
     outside: Any = np.False_
     for cell in cell_codes:
@@ -386,10 +402,13 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
 _ONE = pl.DataFrame({"__fe_one": [0]})  # the values of no key
 _FEW = 16  # texts that are compared faster than hashed
 _MANY = 1000  # texts that an Enum finds faster than a join
+_SHORT = 10_000  # rows that are ranked before a query is planned
 
 
 def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
-    """The codes of texts by comparing them with those of the first rows; None for other texts."""
+    """The codes of texts by comparing them with those of the first rows; None for other keys."""
+    if keys.dtypes != [pl.String]:
+        return None
     distinct = keys.head(_MANY).unique().sort(keys.columns, nulls_last=True)
     if distinct.height > _FEW:
         return None
@@ -400,9 +419,21 @@ def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
     return None if found.null_count() else (found.to_numpy(), distinct)
 
 
-def _dense_codes(column: pl.Series, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
-    """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
-    if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
+def _ranked(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
+    """The codes of few rows, from the ranks of their values, nulls last; None for other keys."""
+    if keys.height > _SHORT or any(dtype.is_nested() for dtype in keys.dtypes):
+        return None
+    ranks = keys.select(pl.all().rank("dense").fill_null(pl.len() + 1).cast(pl.Int64))
+    packs = packed(tuple(rank.to_numpy() for rank in ranks))
+    _, first, code = np.unique(packs, return_index=True, return_inverse=True)
+    return code, keys[first]
+
+
+def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
+    """The codes of whole numbers in a narrow range, by counting; None for other keys."""
+    column = keys.to_series()
+    whole = keys.width == 1 and column.dtype.is_integer() and not column.null_count()
+    if not whole or column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
     values = Column(column.cast(pl.Int64))
     parts = blocks(len(values))
@@ -449,14 +480,10 @@ def codes(
             pl.when(pl.col(name) == 0).then(pl.lit(0.0, dtype)).otherwise(pl.col(name)).alias(name)
             for name, dtype in floats.items()
         )
-    if keys.width == 1 and keys.dtypes[0].is_integer() and not keys[columns[0]].null_count():
-        dense = _dense_codes(keys[columns[0]], dtype)
-        if dense is not None:
-            return dense
-    if keys.dtypes == [pl.String]:
-        few = _few_texts(keys)
-        if few is not None:
-            return few
+    for quickly in (partial(_dense_codes, dtype=dtype), _ranked, _few_texts):
+        known = quickly(keys)
+        if known is not None:
+            return known
     unique = keys.lazy().unique().collect(engine="streaming")
     distinct = unique.sort(columns, nulls_last=True)
     if distinct.height == 1:
