@@ -264,6 +264,20 @@ def keyed(high: Ints, low: Ints, size: int) -> Ints:
     return key
 
 
+def bisected(below: Callable[[Ints], npt.NDArray[np.bool_]], length: int, count: int) -> Ints:
+    """For each of so many searches the first position that is not below what it looks for.
+
+    ``below`` says of a position for every search, all under ``length``, whether it is; those that
+    are come first.
+    """
+    start, stop = np.zeros(count, np.int64), np.full(count, length)
+    for _ in range(length.bit_length()):
+        middle = (start + stop) // 2
+        under = (start < stop) & below(np.minimum(middle, length - 1))
+        start, stop = np.where(under, middle + 1, start), np.where(under, stop, middle)
+    return start
+
+
 def joined(parts: Sequence[Numbers]) -> Numbers:
     """Arrays one after the other; one alone as it is."""
     together: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
