@@ -29,6 +29,7 @@ from peers import (
     presorted_auc,
     resampled_clusters,
     scipy_bootstrap,
+    sklearn_curves,
     sklearn_rankings,
     sklearn_slices,
 )
@@ -169,6 +170,25 @@ def _delong(metrics: Any, short: bool) -> Sides:
         lambda: frame.eval.summary(*metrics),
         delong(frame),
         lambda ours, theirs: _same(ours.select("estimate", "std_error").row(0), theirs),
+    )
+
+
+def _curves(short: bool) -> Sides:
+    frame = classified(*_size(short))
+
+    def agree(ours: Any, theirs: Any) -> bool:
+        (roc, pr), ((fpr, tpr, falling), (precision, recall, rising)) = ours, theirs
+        at = np.searchsorted(-falling, -roc["threshold"].to_numpy())
+        below = np.searchsorted(rising, pr["threshold"].to_numpy())
+        same = [_same(roc["fpr"], fpr[at]), _same(roc["tpr"], tpr[at])]
+        return all(
+            [*same, _same(pr["precision"], precision[below]), _same(pr["recall"], recall[below])]
+        )
+
+    return Sides(
+        lambda: tuple(frame.eval.curve(kind, "label", "score") for kind in ("roc", "pr")),
+        sklearn_curves(frame),
+        agree,
     )
 
 
@@ -514,6 +534,14 @@ WORKS = (
         rounds=20,
         peer_rounds=20,
         needs="confidenceinterval",
+    ),
+    Work(
+        "curves",
+        "ROC and precision-recall curves with bands, 1,000 points of each; 10M rows",
+        "scikit-learn (all points, no bands)",
+        _curves,
+        rounds=3,
+        peer_rounds=1,
     ),
     *(
         Work(
