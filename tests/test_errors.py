@@ -290,6 +290,34 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
         lambda: pl.DataFrame({"ok": [None, None]}).eval.summary(fe.rate("ok")),
         ["2 rows", "'ok'", "missing='drop'"],
     ),
+    "input column of pandas": (
+        lambda: DF.to_pandas().eval.summary(fe.rate("lable")),
+        ["input 'lable' is not a column", "Did you mean 'label'?"],
+    ),
+    "system column of pandas": (
+        lambda: DF.to_pandas().eval.summary(RATE, system="modle"),
+        ["system 'modle' is not a column", "'model'"],
+    ),
+    "columns of pandas that are not text": (
+        lambda: pd.DataFrame({0: [1, 0]}).eval.summary(fe.rate("0")),
+        ["'0' is not a column", "text", "rename"],
+    ),
+    "columns of pandas of two levels": (
+        lambda: pd.DataFrame({("a", "ok"): [1, 0]}).eval.summary(fe.rate("ok")),
+        ["'ok' is not a column", "text", "rename"],
+    ),
+    "list of metrics": (lambda: DF.eval.summary([RATE]), ["not a metric", "*metrics"]),
+    "function for a metric": (lambda: DF.eval.summary(fe.rate), ["not a metric", "call it"]),
+    "series for a key": (lambda: DF.eval.summary(RATE, by=DF["lang"]), ["a Series is not a col"]),
+    "pandas series for a key": (
+        lambda: DF.eval.summary(RATE, by=DF["lang"].to_pandas()),
+        ["a Series is not a column"],
+    ),
+    "key named twice": (lambda: DF.eval.summary(RATE, by=["n"] * 99), ["twice", "99 in all"]),
+    "text for a flag": (
+        lambda: pl.DataFrame({"ok": ["True", "False"]}).eval.summary(fe.rate("ok")),
+        ["'ok' is String", "fe.col('ok') =="],
+    ),
     "each without columns": (lambda: fe.each(), ["at least one"]),
     "cube too deep": (lambda: fe.cube("a", "b", depth=3), ["depth", "1 and 2"]),
 }

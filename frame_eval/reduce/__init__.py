@@ -31,7 +31,7 @@ from frame_eval.reduce.engines import (
 )
 from frame_eval.reduce.ordered import Scored, scored
 from frame_eval.reduce.passes import in_passes, parts_of, passes_needed, passes_of, too_long
-from frame_eval.reduce.prepare import Prepared, Roles, prepare
+from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import wide, wide_passes
 from frame_eval.running import current
@@ -179,6 +179,7 @@ def _needed(
     there = column_names(native)
     if there is None:
         return None
+    check_columns(there, metrics, slices, roles)
     sources: list[Source] = [*slices.columns, *slices.conditions.values()]
     sources += [s for m in metrics for i in m.made.values() for s in i.sources]
     sources += [*roles.system, *roles.example, *roles.trial, *roles.cluster, *roles.strata]
@@ -188,7 +189,7 @@ def _needed(
         if isinstance(source, nw.Expr):
             return None
         wanted += [source] if isinstance(source, str) else source.meta.root_names()
-    require(map(str, there), wanted, "column")
+    require(there, wanted, "an expression's")
     return list(dict.fromkeys(wanted))
 
 

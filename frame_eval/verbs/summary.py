@@ -305,12 +305,22 @@ def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
     seen: set[str] = set()
     for metric in metrics:
         if not isinstance(metric, Metric):
-            hint = f": did you mean fe.mean({metric!r})?" if isinstance(metric, str) else ""
-            raise EvalError(f"{metric!r} is not a metric{hint}")
+            raise EvalError(f"{metric!r} is not a metric{_instead(metric)}")
         if metric.name in seen:
             raise EvalError(f"two metrics are called {metric.name!r}; rename one with .alias()")
         seen.add(metric.name)
     return metrics
+
+
+def _instead(given: object) -> str:
+    """What may have been meant by something that is not a metric."""
+    if isinstance(given, str):
+        return f": did you mean fe.mean({given!r})?"
+    if isinstance(given, (list, tuple)):
+        return "; name metrics one after the other, or unpack them: *metrics"
+    if callable(given):
+        return "; call it with the columns that it is about"
+    return ""
 
 
 def check_level(level: float) -> float:
