@@ -147,13 +147,28 @@ COMPARED = [*SHARES, fe.precision("label", "pred"), *SPREAD]
 @pytest.mark.parametrize("engine", READ_IN_PARTS)
 @pytest.mark.parametrize("cluster", ["doc", None])
 def test_examples_side_by_side_are_the_same_on_every_engine(engine, cluster) -> None:
-    metrics = COMPARED if cluster else [*SHARES, fe.mean("latency")]
     options = {**EXAMPLES, "baseline": "a", "by": "lang", "cluster": cluster}
-    expected = PAIRED.eval.compare(*metrics, **options)
-    evaluation = fe.of(IN_MEMORY[engine](PAIRED)).run(memory=1e6)
+    expected = PAIRED.eval.compare(*COMPARED, **options)
+    evaluation = fe.of(IN_MEMORY[engine](PAIRED)).run(memory=4e6)
     assert_frame_equal(
-        evaluation.compare(*metrics, **options), expected, rel_tol=1e-9, abs_tol=1e-11
+        evaluation.compare(*COMPARED, **options), expected, rel_tol=1e-9, abs_tol=1e-11
     )
+
+
+@pytest.mark.parametrize("engine", READ_IN_PARTS)
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_ratios_side_by_side_have_the_leverage_of_each_example(engine, weight) -> None:
+    metric = fe.ratio("stars", "latency")
+    expected = PAIRED.eval.compare(metric, **EXAMPLES, weight=weight)
+    evaluation = fe.of(IN_MEMORY[engine](PAIRED)).run(memory=1e6)
+    result = evaluation.compare(metric, **EXAMPLES, weight=weight)
+    assert_frame_equal(result, expected, rel_tol=1e-8, abs_tol=1e-11)
+
+
+def test_sums_over_examples_that_are_too_many_are_refused() -> None:
+    options = {**EXAMPLES, "by": "lang", "cluster": ["doc", "part"], "weight": "weight"}
+    with pytest.raises(fe.EvalError, match=r"clusters and slices, .* take more than memory="):
+        PAIRED.lazy().eval.run(memory=1e5).compare(*COMPARED, **options)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +206,7 @@ def test_examples_that_miss_an_input_side_by_side(missing) -> None:
     options = {**EXAMPLES, "cluster": "doc", "by": "lang", "missing": missing}
     expected = holes.eval.compare(*metrics, **options)
     assert expected["missing"].sum() > 100
-    result = holes.lazy().eval.run(memory=1e6).compare(*metrics, **options)
+    result = holes.lazy().eval.run(memory=2e6).compare(*metrics, **options)
     assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
 
 
@@ -301,7 +316,7 @@ def test_bins_err_by_no_more_than_they_say(scores, bins) -> None:
     [
         (
             fe.ratio("stars", "latency"),
-            {"by": "part"},
+            {"by": ["part", "system"]},
             "the sizes of more than .* clusters and slices differ",
         ),
         (fe.rate("label"), {"interval": "bootstrap"}, "give more with frame.eval.run"),
@@ -312,6 +327,102 @@ def test_what_no_number_of_passes_makes_small_is_refused(metric, options, messag
     evaluation = FRAME.lazy().eval.run(memory=SMALL)
     with pytest.raises(fe.EvalError, match=message):
         evaluation.summary(metric, cluster="doc", **options)
+
+
+ROUNDED = RANKED.with_row_index("id").with_columns(
+    uneven=1 + pl.col("id") % 5_000 / 7, risk=(pl.col("score") / 30).clip(0, 1)
+)
+SLICES = {"by": "lang", "cluster": "doc"}
+EQUAL = {
+    "guard": lambda e: e.guard(
+        fe.rule(fe.rate("label"), min=0.3), fe.rule(fe.mean("latency"), max=3), **SLICES
+    ),
+    "curve": lambda e: e.curve("pr", "label", "score", by="lang"),
+    "curve of clusters": lambda e: e.curve("roc", "label", "score", cluster="doc"),
+    "reliability": lambda e: e.curve("reliability", "label", "risk", by="lang"),
+    "best_threshold": lambda e: e.best_threshold("label", "score", by="lang", fbeta=1),
+    "routing": lambda e: e.routing("label", "score", by="lang", fallback="pred"),
+    "confusion": lambda e: e.confusion("label", "pred", by="lang"),
+    "unpaired": lambda e: e.compare(
+        fe.roc_auc("label", "score"), system="system", paired=False, by="lang"
+    ),
+    "problems": lambda e: e.summary(
+        fe.pass_at_k("label", 1), fe.rate("pred"), example="part", trial="id", by="lang"
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", EQUAL)
+def test_every_verb_answers_the_same_within_little_memory(verb, counted) -> None:
+    expected = EQUAL[verb](ROUNDED.eval)
+    result = EQUAL[verb](ROUNDED.lazy().eval.run(memory=8e5))
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-12)
+    if verb in ("guard", "problems"):
+        assert max(counted) > 1
+
+
+@pytest.mark.parametrize("by", ["lang", fe.each("lang", "system")])
+def test_rows_of_very_many_weights_in_passes(by, counted) -> None:
+    metrics = [fe.rate("label"), fe.mean("latency"), fe.f1("label", "pred")]
+    expected = ROUNDED.eval.summary(*metrics, weight="uneven", by=by)
+    result = ROUNDED.lazy().eval.run(memory=2e6).summary(*metrics, weight="uneven", by=by)
+    assert counted[-1] > 2
+    # Weights are told apart to few bits; a row has 1 / 6,000 of the weight of its slice.
+    assert_frame_equal(result, expected, rel_tol=2e-7, abs_tol=1e-12)
+
+
+MIX = {"by": "lang", "target": {"de": 0.2, "sw": 0.5, None: 0.3}}
+CLUSTERS_AT_ONCE = "the sums of all clusters and slices take about"
+EXAMPLES_AT_ONCE = "the examples of all systems take about"
+REFUSED = {
+    "worst": (CLUSTERS_AT_ONCE, lambda e: e.worst(fe.rate("label"), **SLICES)),
+    "bootstrap": (CLUSTERS_AT_ONCE, lambda e: e.bootstrap(fe.rate("label"), cluster="doc")),
+    "bootstrap of rows": ("rows that differ", lambda e: e.bootstrap(fe.mean("latency"))),
+    "poststratify": (
+        CLUSTERS_AT_ONCE,
+        lambda e: e.poststratify(fe.rate("label"), cluster="doc", **MIX),
+    ),
+    "details": (
+        CLUSTERS_AT_ONCE,
+        lambda e: e.summary(fe.rate("label"), cluster="doc", details=True),
+    ),
+    "unpaired": (
+        "the scores that differ",
+        lambda e: e.compare(fe.roc_auc("label", "latency"), system="system", paired=False),
+    ),
+    "curve": ("the scores that differ", lambda e: e.curve("roc", "label", "latency")),
+}
+REFUSED_PAIRS = {
+    "resampled": lambda e: e.compare(fe.rate("pred"), method="permutation", **EXAMPLES),
+    "poststratify": lambda e: e.poststratify(fe.rate("pred"), baseline="a", **EXAMPLES, **MIX),
+    "plan": lambda e: e.plan(fe.rate("pred"), baseline="a", effect=0.05, **EXAMPLES),
+}
+
+
+@pytest.mark.parametrize("verb", REFUSED)
+def test_what_does_not_fit_is_named_with_the_bound_and_the_way_out(verb) -> None:
+    message, ask = REFUSED[verb]
+    way_out = r".* times memory=500000 bytes: give more with frame.eval.run\(memory=\), or "
+    with pytest.raises(fe.EvalError, match=message + way_out):
+        ask(ROUNDED.lazy().eval.run(memory=5e5))
+
+
+@pytest.mark.parametrize("verb", REFUSED_PAIRS)
+def test_pairs_that_do_not_fit_are_named_with_the_bound_and_the_way_out(verb) -> None:
+    way_out = r".* times memory=500000 bytes: give more with frame.eval.run\(memory=\), or "
+    with pytest.raises(fe.EvalError, match=EXAMPLES_AT_ONCE + way_out):
+        REFUSED_PAIRS[verb](PAIRED.lazy().eval.run(memory=5e5))
+
+
+def test_margins_side_by_side() -> None:
+    rules = [
+        fe.rule(fe.rate("pred"), max_drop=0.1),
+        fe.rule(fe.mean("latency", better="lower"), max_rise=0.1, relative=True),
+    ]
+    options = {**EXAMPLES, **SLICES, "baseline": "a"}
+    expected = PAIRED.eval.guard(*rules, **options)
+    result = PAIRED.lazy().eval.run(memory=2e6).guard(*rules, **options)
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
 
 
 def test_frames_in_memory_are_read_at_once(counted) -> None:

@@ -40,9 +40,8 @@ def in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     whole = np.add.reduceat(times, starts)
 
     def mean(values: Floats) -> Floats:
-        total = np.add.reduceat(values, starts, axis=0)
-        found: Floats = total / whole.reshape(-1, *[1] * (total.ndim - 1))
-        return found
+        total: Floats = np.add.reduceat(values, starts, axis=0)
+        return np.asarray(total / whole.reshape(-1, *[1] * (total.ndim - 1)))
 
     centre = mean(found.sums)
     off = found.sums / times[:, None] - centre[kind]
@@ -59,8 +58,8 @@ def in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     moved = np.concatenate([np.zeros((len(middle), centre.shape[1])), step, -step])
 
     def each(values: Floats) -> Floats:
-        found = mean(values)[place]
-        return found * number.reshape(-1, *[1] * (found.ndim - 1))
+        found: Floats = mean(values)[place]
+        return np.asarray(found * number.reshape(-1, *[1] * (found.ndim - 1)))
 
     sums = number[:, None] * (centre[place] + moved)
     made = replace(

@@ -118,6 +118,7 @@ def in_passes(
     """
     domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else None
     kinds: dict[int, list[Table]] = {i: [] for _, chosen in grouped for i in chosen}
+    reduced: Reduced | None = None
     bits = _MOST_BITS
 
     def fold() -> None:
@@ -139,6 +140,7 @@ def in_passes(
             bits -= 1
             fold()
         _check_kinds(kinds)
+    assert reduced is not None
     tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
     return replace(reduced, tables=tables)
 

@@ -29,6 +29,7 @@ from frame_eval.running import current
 
 SIDES = ("a", "b")
 _EXAMPLE, _COLUMN = 160, 16  # bytes that an example takes while it is put together
+_PER_E = 32  # classes of sizes that differ by a factor of e
 COUNTED = ("either", "differ", "higher", "lower", "ties", "both", "lonely")
 
 
@@ -92,10 +93,11 @@ def wide(
         keep = both & (sides[i][0].valid == 1) & (sides[i][1].valid == 1)
         places[2 * i] = _contributions(prepared, sides[i], keep, sums)
         sizes = [_size(metric, side) for side in sides[i]]
-        if not clustered and metric.proportion is not None:
+        if not clustered:
             # Examples that count alike for the denominators are alike in all that is asked.
-            for size in sizes:
-                patterns(nw.when(keep).then(size).otherwise(0.0))
+            alike = sizes if metric.proportion is not None else _magnitudes(metric, sides[i])
+            for value in alike:
+                patterns(nw.when(keep).then(value).otherwise(0.0))
         counts = _counts(metric, sides[i], sizes, keep)
         names = [sums.sum(value.cast(nw.Float64)) for value in counts.values()]
         every = (places[2 * i].rows, *names, found["both"], found["lonely"])
@@ -117,6 +119,7 @@ def wide(
         )
         frame = collect_groups(groups, 2 * len(keys) + len(asked.made) + len(sums.made))
         frames.append(frame)
+        _check_size(frames)
         _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
     whole = pl.concat(frames).with_columns(pl.col(found["both"]).alias("__fe_len"))
     if unmatched == "drop" and not whole[found["both"]].sum():
@@ -239,6 +242,12 @@ def _size(metric: Metric, side: Side) -> Any:
     return nw.lit(1.0)
 
 
+def _magnitudes(metric: Metric, sides: Sequence[Side]) -> list[Any]:
+    """How large the denominators of an example are that are no numbers of rows, on a log scale."""
+    sums = [side.sums[name] for name in metric.samples or () if name != "n" for side in sides]
+    return [nw.when(x != 0).then((x.abs().log() * _PER_E).floor()).otherwise(0.0) for x in sums]
+
+
 def _counts(
     metric: Metric, sides: Sequence[Side], sizes: Sequence[Any], keep: Any
 ) -> Mapping[str, Any]:
@@ -289,6 +298,17 @@ def _check(
             f"{count} examples or more were answered by only one of {_between(pair)}, or in "
             f"different slices or clusters (such as {shown}); say unmatched='drop' to compare the "
             "common ones, or paired=False to compare them unpaired"
+        )
+
+
+def _check_size(frames: Sequence[pl.DataFrame]) -> None:
+    """Raise where the sums over examples are themselves more than the memory holds."""
+    if sum(frame.estimated_size() for frame in frames) > current().memory:
+        rows = sum(frame.height for frame in frames)
+        raise EvalError(
+            f"the sums of more than {rows} clusters and slices, or sizes and weights of examples, "
+            f"take more than memory={current().memory:g} bytes: give more with "
+            "frame.eval.run(memory=), compare fewer metrics, slice less, or name coarser clusters"
         )
 
 
