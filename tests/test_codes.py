@@ -30,9 +30,12 @@ COLUMNS = {
 }
 
 
+@pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_codes_are_positions_among_sorted_values(name) -> None:
+def test_codes_are_positions_among_sorted_values(name, long) -> None:
     column = pl.Series("key", COLUMNS[name])
+    if long:
+        column = pl.concat([column] * (20_000 // len(column)))
     found, values = codes(column.to_frame(), ["key"])
     expected, distinct = pd.factorize(
         pd.Series(column.to_list(), dtype=object), sort=True, use_na_sentinel=False
@@ -40,6 +43,17 @@ def test_codes_are_positions_among_sorted_values(name) -> None:
     assert found.tolist() == expected.tolist()
     assert values["key"].to_list() == [None if pd.isna(value) else value for value in distinct]
     assert values.schema["key"] == column.dtype
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+def test_codes_of_several_keys(copies) -> None:
+    """Every combination that occurs, in the order of the keys, nulls last."""
+    rows = list(zip([3, None, 3, 1] * 50, ["b", "a", None, "a"] * 50, FEW > 1, strict=True))
+    frame = pl.DataFrame(rows * copies, schema=["x", "y", "z"], orient="row")
+    found, values = codes(frame, ["x", "y", "z"])
+    order = sorted(set(frame.rows()), key=lambda row: [(v is None, v or 0) for v in row])
+    assert values.rows() == order
+    assert [order[code] for code in found] == frame.rows()
 
 
 @pytest.mark.parametrize(
@@ -91,10 +105,11 @@ def test_packed_keys_sort_as_the_keys_do() -> None:
     assert np.argsort(packed(keys), kind="stable").tolist() == np.lexsort(keys[::-1]).tolist()
 
 
-def test_sums_of_sorted_groups_are_counted_sums() -> None:
-    group = np.sort(RNG.integers(0, 9, 300)) * 2
-    values = RNG.normal(size=300)
-    np.testing.assert_allclose(added(group, values, 20), np.bincount(group, values, 20), atol=1e-13)
+@pytest.mark.parametrize("rows", [300, 3000])
+def test_sums_of_sorted_groups_are_counted_sums(rows) -> None:
+    group = np.sort(RNG.integers(0, 9, rows)) * 2
+    values = RNG.normal(size=rows)
+    np.testing.assert_allclose(added(group, values, 20), np.bincount(group, values, 20), atol=1e-12)
     assert np.array_equal(added(group, values > 0, 20), np.bincount(group, values > 0, 20))
     assert added(group, values > 0, 20).tolist() == np.bincount(group, values > 0, 20).tolist()
     assert added(group[:0], values[:0], 3).tolist() == [0.0, 0.0, 0.0]

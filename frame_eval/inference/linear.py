@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.table import Floats, Ints, Table
+
+_FEW = 1000  # values that are added up before their runs are found
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,13 @@ class Totals:
     def group(self) -> Ints:
         """The group of every group and cell, in the order of the blocks."""
         parts = [np.repeat(index, np.size(sums.n) // len(index)) for index, sums in self.blocks]
-        return np.concatenate(parts)
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def apply(self, function: Any, default: Any = np.nan, where: Any = True) -> Any:
         """A function of the sums as an array by group; at least of the groups that are wanted."""
         result = np.full(self.groups, default, dtype=object if default == "" else float)
-        wanted = np.broadcast_to(where, self.groups)
         for index, sums in self.blocks:
-            if wanted[index].any():
+            if where is True or where[index].any():
                 result[index] = function(sums)
         return result
 
@@ -104,6 +106,15 @@ def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
     return np.zeros(len(place)) if total is None else total
 
 
+def put_strata(strata: Ints | None, place: Ints, size: int) -> Ints | None:
+    """The stratum of every row of new samples, which old ones are put at."""
+    if strata is None:
+        return None
+    found = np.zeros(size, np.int64)
+    found[place] = strata
+    return found
+
+
 def spread(values: Floats, place: Ints) -> Any:
     """The value at every place; where there is one alone, that one."""
     return values[0] if len(values) == 1 else values[place]
@@ -116,6 +127,8 @@ def group_codes(table: Table, systems: int) -> Ints:
 
 def added(group: Ints, values: Array, groups: int) -> Floats:
     """The values summed by group; ``group`` is sorted."""
+    if len(values) <= _FEW:
+        return scattered(group, values, groups)
     starts = np.searchsorted(group, np.arange(groups + 1))
     if values.dtype == bool:
         return np.diff(np.searchsorted(np.flatnonzero(values), starts)).astype(float)
@@ -205,7 +218,7 @@ def _totals(metric: Metric, table: Table, group: Ints, groups: int) -> tuple[Tot
     rows = np.bincount(place, table.rows, len(distinct))
     found: list[tuple[Ints, Sums]] = []
     starts = np.flatnonzero(np.diff(distinct // max(size, 1), prepend=-1))
-    for a, b in zip(starts, [*starts[1:], len(distinct)], strict=True):
+    for a, b in pairwise([*starts, len(distinct)]):
         part = dict(zip(table.names, columns[:, a:b], strict=True))
         classes = (table.classes[0][distinct[a:b] % size],)
         sums = Sums({**part, "rows": rows[a:b]}, classes)
@@ -290,7 +303,7 @@ def _general_terms(
 ) -> list[Term]:
     names = totals.names
     gradient = np.zeros((len(totals.group), len(names)))
-    if errors:
+    if errors and totals.blocks:
         parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
         gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
         gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
@@ -320,7 +333,8 @@ def _general_terms(
 def _moment_squares(table: Table, gradient: Floats, influence: Floats) -> Floats:
     moments: Any = table.moments
     within = np.einsum("ri,rij,rj->r", gradient, moments, gradient)
-    between = np.where(table.rows > 0, influence**2 / table.rows, 0.0)
+    with np.errstate(over="ignore"):
+        between = np.where(table.rows > 0, influence**2 / table.rows, 0.0)
     squares: Floats = within + between
     return squares
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import narwhals as nw
@@ -15,15 +16,18 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
+    TooManyGroups,
     collect,
     collect_groups,
     column_names,
     distinct,
     filtered,
     give_back,
+    is_resident,
     require,
     result_frame,
     scan,
+    spills,
 )
 from frame_eval.reduce.ordered import Scored, scored
 from frame_eval.reduce.passes import in_passes, parts_of, passes_needed, passes_of, too_long
@@ -91,14 +95,19 @@ def reduce(
             queries.update(dict.fromkeys(positions, scored(base, chosen, missing)))
         else:
             grouped.append((base, chosen))
-    passes = 1
-    for base, chosen in grouped:
-        passes = max(passes, passes_needed(base, chosen, by_example, alike, apart))
+    asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
+    # Engines that put groups aside are asked for them, the others how many there are first.
+    bounded = spills(prepared.frame) and bool(roles.unit) and not by_example
+    counted = () if bounded else grouped
+    passes = max([asked(base, chosen) for base, chosen in counted], default=1)
+    try:
+        for base, chosen in grouped if passes == 1 else ():
+            found = query(base, chosen, missing, moments, by_example, alike, bounded=bounded)
+            queries.update(dict.fromkeys(chosen, found))
+    except TooManyGroups:
+        passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
     if passes > 1:
         return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
-    for base, chosen in grouped:
-        found = query(base, chosen, missing, moments, by_example, alike)
-        queries.update(dict.fromkeys(chosen, found))
     return coded(prepared, metrics, queries, by_example)
 
 
@@ -116,6 +125,8 @@ def side_by_side(
     None where they are not. There are two tables for every pair and metric, one metric after the
     other: the contributions of both systems, and how many examples compare how (``COUNTED``).
     """
+    if is_resident(native):
+        return None
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
     examples = list(prepared.examples.values())
@@ -189,7 +200,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
-    passes = passes_of(prepared, trials, examples, 1)
+    passes = 1 if spills(prepared.frame) else passes_of(prepared, trials, examples, 1)
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
         _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:
@@ -198,7 +209,8 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     span = collect(
         sizes.select(
             nw.col("__fe_trials").min().alias("low"), nw.col("__fe_trials").max().alias("high")
-        )
+        ),
+        rows=prepared.rows,
     ).row(0)
     if span[0] == span[1]:
         return prepared
@@ -214,7 +226,7 @@ def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
     repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect_groups(repeated.head(3), len(keys))
+    first = collect_groups(repeated.head(3), len(keys), prepared.rows)
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()

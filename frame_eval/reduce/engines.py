@@ -33,24 +33,35 @@ _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
 _AT_HAND = "POLARS_HOT_TABLE_SIZE"
 _VALUE = 128  # bytes of memory for every value of a group at hand
 _SAMPLED = 16  # of how many parts one is counted
+_FEW = 10_000  # rows that are done before streams of them are set up
+_AS_WRITTEN = pl.QueryOptFlags.none()
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A frame as a lazy narwhals frame, with its schema; ``resident`` if it is in memory."""
+    """A frame as a lazy narwhals frame, with its schema; ``rows`` are those of one in memory."""
 
     frame: nw.LazyFrame[Any]
     schema: dict[str, Any]
-    resident: bool
+    rows: int | None
 
     @property
     def is_polars(self) -> bool:
         """Whether native Polars expressions can be evaluated here."""
         return bool(self.frame.implementation.is_polars())
 
+    @property
+    def words(self) -> Any:
+        """The module whose expressions ``select`` takes: Polars' own need no translation."""
+        return pl if self.is_polars else nw
+
     def select(self, columns: Sequence[Any]) -> nw.LazyFrame[Any]:
         """The frame with these columns alone."""
-        with said_by(nw.to_native(self.frame)):
+        native = nw.to_native(self.frame)
+        with said_by(native):
+            if self.is_polars:
+                selected: nw.LazyFrame[Any] = nw.from_native(native.select(*columns))
+                return selected
             return self.frame.select(*columns)
 
     def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
@@ -72,7 +83,7 @@ class Scan:
         if not named:
             return self, named
         try:
-            return Scan(frame, _schema_of(frame), self.resident), named
+            return Scan(frame, _schema_of(frame), self.rows), named
         except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
             raise _misnamed(error) from None
         except (nw.exceptions.NarwhalsError, pl.exceptions.PolarsError) as error:
@@ -118,7 +129,13 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
                 f"{type(native).__name__} is not a frame that narwhals knows; use a pandas, "
                 "Polars, Arrow, DuckDB, Spark or Dask frame"
             ) from None
-        return Scan(frame, _schema_of(frame), isinstance(native, pl.DataFrame))
+        rows = native.height if isinstance(native, pl.DataFrame) else None
+        return Scan(frame, _schema_of(frame), rows)
+
+
+def is_resident(native: Any) -> bool:
+    """Whether the rows of a frame are in memory."""
+    return isinstance(native, (pd.DataFrame, pl.DataFrame, pa.Table, pa.RecordBatch))
 
 
 def _is_dataset(native: Any) -> bool:
@@ -185,25 +202,51 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
             raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 
 
-def collect(frame: nw.LazyFrame[Any], *, long: bool = False) -> pl.DataFrame:
-    """The rows of a result as a Polars frame; one as ``long`` as the input is not streamed."""
+def collect(
+    frame: nw.LazyFrame[Any], *, long: bool = False, rows: int | None = None
+) -> pl.DataFrame:
+    """The rows of a result as a Polars frame; one as ``long`` as the input is not streamed.
+
+    Nor are few ``rows`` in memory, where a plan takes longer to improve than to run.
+    """
     native = nw.to_native(frame)
     with said_by(native):
-        if frame.implementation.is_polars():
+        if frame.implementation.is_polars() and rows is not None and rows <= _FEW:
+            result: pl.DataFrame = native.collect(engine="in-memory", optimizations=_AS_WRITTEN)
+        elif frame.implementation.is_polars():
             engine: Literal["in-memory", "streaming"] = "in-memory" if long else "streaming"
-            result: pl.DataFrame = native.collect(engine=engine)
+            result = native.collect(engine=engine)
         else:
             result = nw.to_native(frame.collect("polars"))
     return result
 
 
-def collect_groups(frame: nw.LazyFrame[Any], width: int) -> pl.DataFrame:
+class TooManyGroups(Exception):
+    """More groups would leave an engine than the memory holds."""
+
+
+def collect_groups(
+    frame: nw.LazyFrame[Any], width: int, rows: int | None = None, most: int | None = None
+) -> pl.DataFrame:
     """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
 
-    They have keys and sums, so many together, on the way or in the end.
+    They have keys and sums, so many together, on the way or in the end. Raises for more than
+    ``most`` of them.
     """
+    if rows is not None and rows <= _FEW:
+        return collect(frame, rows=rows)
+    if most is not None:
+        frame = frame.head(most + 1)
     with _many_groups(current().most(_VALUE * width)):
-        return collect(frame)
+        groups = collect(frame)
+    if most is not None and groups.height > most:
+        raise TooManyGroups
+    return groups
+
+
+def spills(frame: nw.LazyFrame[Any]) -> bool:
+    """Whether an engine puts aside what it can not hold, so that only what it hands over counts."""
+    return not frame.implementation.is_polars()
 
 
 @contextmanager
@@ -237,7 +280,8 @@ def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequ
             hashed = pl.struct(columns).hash().approx_n_unique()
             count = native.select(hashed).collect(engine="streaming").item()
         else:
-            count = collect(some.select(*columns).unique().select(nw.len())).item()
+            groups = some.group_by(*columns).agg(nw.len().alias("__fe_len"))
+            count = collect(groups.select(nw.len())).item()
     return int(1.25 * _SAMPLED * count)
 
 
@@ -264,12 +308,18 @@ def part(
 
 def give_back(result: pl.DataFrame, native: pd.DataFrame, keys: Mapping[str, str]) -> pd.DataFrame:
     """A result as a pandas frame, its ``keys`` in the dtype of the native column they are from."""
-    frame = result.to_pandas()
+    columns: dict[str, Any] = {column.name: _as_pandas(column) for column in result.iter_columns()}
     for name, source in keys.items():
         dtype = _pandas_dtype(native, source)
-        if dtype is not None and (frame[name].dtype != dtype or is_object_dtype(dtype)):
-            frame[name] = _restored(result[name], dtype)
-    return frame
+        if dtype is not None and (columns[name].dtype != dtype or is_object_dtype(dtype)):
+            columns[name] = _restored(result[name], dtype).array
+    return pd.DataFrame(columns)
+
+
+def _as_pandas(values: pl.Series) -> Any:
+    """A column as an array of pandas; numbers need no Arrow on the way."""
+    plain = values.dtype.is_float() or values.dtype.is_integer()
+    return values.to_numpy() if plain else values.to_pandas().array
 
 
 def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
@@ -291,7 +341,7 @@ def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
 
 def _pandas_dtype(native: pd.DataFrame, name: str) -> Any:
     if name in native.columns:
-        return native.dtypes[name]
+        return native[name].dtype
     if name in native.index.names:
         return native.index.get_level_values(name).dtype
     return None

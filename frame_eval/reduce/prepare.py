@@ -75,7 +75,12 @@ class Prepared:
     invalid: dict[str, tuple[Input, list[str], Any]] = field(default_factory=dict)
     dtypes: dict[str, Any] = field(default_factory=dict)
     strata: dict[str, str] = field(default_factory=dict)
-    resident: bool = True
+    rows: int | None = None
+
+    @property
+    def resident(self) -> bool:
+        """Whether the rows are in memory."""
+        return self.rows is not None
 
     @property
     def groups(self) -> list[str]:
@@ -101,7 +106,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     require(scan.schema, [s for s in sources if isinstance(s, str)], "input")
     require(scan.schema, [s for s in conditions.values() if isinstance(s, str)], "condition")
     scan, named = scan.with_sources([*sources, *weights, *conditions.values()])
-    dtypes = scan.schema
+    dtypes, ns = scan.schema, scan.words
 
     made: list[Any] = []
     prepared = Prepared(
@@ -111,7 +116,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     def key_columns(columns: Sequence[str], prefix: str) -> dict[str, str]:
         private = {name: f"__fe_{prefix}{i}" for i, name in enumerate(columns)}
         for name, alias in private.items():
-            made.append(_key(name, dtypes[name]).alias(alias))
+            made.append(_key(ns, name, dtypes[name]).alias(alias))
         return private
 
     prepared.keys = key_columns(slices.columns, "k")
@@ -125,58 +130,58 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
         if dtypes[column] != nw.Boolean:
             raise ColumnError(f"condition {name!r} is {dtypes[column]}, not boolean")
         prepared.conditions[name] = f"__fe_w{i}"
-        made.append(nw.col(column).fill_null(False).alias(f"__fe_w{i}"))
+        made.append(ns.col(column).fill_null(False).alias(f"__fe_w{i}"))
     if roles.weight is not None:
         column = _resolved(roles.weight, named)
         if not dtypes[column].is_numeric():
             raise ColumnError(f"weight {column!r} is {dtypes[column]}, not numeric")
         prepared.weight = "__fe_weight"
-        made.append(nw.col(column).cast(nw.Float64).fill_nan(None).alias("__fe_weight"))
+        made.append(ns.col(column).cast(ns.Float64).fill_nan(None).alias("__fe_weight"))
     for i, (key, given) in enumerate(inputs.items()):
         columns = [_resolved(source, named) for source in given.sources]
         types = [dtypes[column] for column in columns]
         given.check_dtypes(columns, types)
         _check_default_positive(given, columns[0], types[0], scan)
         alias = f"__fe_i{i}"
-        value = _binned(scan, given, given.build(nw, [nw.col(c) for c in columns], types))
+        value = _binned(scan, given, given.build(ns, [ns.col(c) for c in columns], types))
         made.append(value.alias(alias))
         prepared.inputs[key] = alias
         prepared.invalid[alias] = (given, columns, given.invalid(nw.col(alias), types[0]))
     if not made:
-        made.append(nw.lit(0).alias("__fe_row"))
+        made.append(ns.lit(0).alias("__fe_row"))
     prepared.frame = scan.select(made)
-    prepared.resident = scan.resident
+    prepared.rows = scan.rows
     return prepared
 
 
 def _binned(scan: Scan, given: Input, value: Any) -> Any:
     """Finite scores as the middle of their bin of equal width, where bins are asked for."""
-    bins = current().score_bins
+    bins, ns = current().score_bins, scan.words
     if bins is None or given.kind != "score":
         return value
     finite = value.is_finite()
-    inside = scan.select([nw.when(finite).then(value).alias("x")])
+    inside = scan.select([ns.when(finite).then(value).alias("x")])
     ends = collect(inside.select(nw.col("x").min().alias("low"), nw.col("x").max().alias("high")))
     low, high = ends.row(0)
     if low is None or low == high:
         return value
     width = (high - low) / bins
     at = ((value - low) / width).floor()
-    at = nw.when(at < bins).then(at).otherwise(bins - 1.0)
-    return nw.when(finite).then(low + (at + 0.5) * width).otherwise(value)
+    at = ns.when(at < bins).then(at).otherwise(bins - 1.0)
+    return ns.when(finite).then(low + (at + 0.5) * width).otherwise(value)
 
 
 def _resolved(source: Source, named: Mapping[int, str]) -> str:
     return source if isinstance(source, str) else named[id(source)]
 
 
-def _key(name: str, dtype: Any) -> Any:
+def _key(ns: Any, name: str, dtype: Any) -> Any:
     """A key column in which null and NaN are one group, and categories are their text."""
     if dtype == nw.Object:
         raise ColumnError(f"column {name!r} holds Python objects; cast it to one type first")
     if dtype in (nw.Categorical, nw.Enum) or isinstance(dtype, nw.Enum):
-        return nw.col(name).cast(nw.String)
-    return nw.col(name).fill_nan(None) if dtype.is_float() else nw.col(name)
+        return ns.col(name).cast(ns.String)
+    return ns.col(name).fill_nan(None) if dtype.is_float() else ns.col(name)
 
 
 def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -> None:

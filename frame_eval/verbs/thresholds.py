@@ -114,7 +114,7 @@ def best_threshold(
         groups.append(group)
         rows.append(_row(rule, Flagged.of(sums, counted=weight is None)))
     if not rows:
-        raise EvalError("every row is missing its label or its score: there is no threshold")
+        raise EvalError("no row of any slice has a label and a score: there is no threshold")
     systems = found.shape[1]
     code = np.array(groups)
     whole = [name for name in WHOLE if weight is None or name == "n"]
