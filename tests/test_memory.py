@@ -325,6 +325,41 @@ def test_bins_err_by_no_more_than_they_say(scores, bins) -> None:
     assert off[2] <= np.ptp(finite) / bins / 2 * (1 + 1e-9)
 
 
+def delong(label, score) -> tuple[float, float]:
+    """The AUC and its standard error, from every pair of a positive and a negative."""
+    positives, negatives = score[label][:, None], score[~label]
+    wins = (positives > negatives) + 0.5 * (positives == negatives)
+    of_positives, of_negatives = wins.mean(1), wins.mean(0)
+    variance = of_positives.var(ddof=1) / len(of_positives)
+    variance += of_negatives.var(ddof=1) / len(of_negatives)
+    return wins.mean(), float(np.sqrt(variance))
+
+
+@pytest.mark.parametrize("bins", [3, 12, 90])
+@pytest.mark.parametrize("memory", [2e9, 1e5])
+def test_errors_in_bins_are_those_of_scores_in_bins(bins, memory) -> None:
+    rng = np.random.default_rng(bins)
+    label, values = rng.random(6_000) < 0.3, rng.normal(size=6_000)
+    values = values + label
+    width = np.ptp(values) / bins
+    middle = np.minimum(np.floor((values - values.min()) / width), bins - 1) * width
+    lazy = pl.LazyFrame({"y": label, "s": values, "system": np.arange(6_000) % 2})
+    ways = lazy.eval.run(score_bins=bins, memory=memory)
+    result = ways.summary(fe.roc_auc("y", "s"))
+    expected = delong(label, middle)
+    np.testing.assert_allclose(result.select("estimate", "std_error").row(0), expected, 1e-10)
+    # Resampled scores in bins vary as much.
+    draws = rng.integers(0, 6_000, (200, 1_500))
+    spread = np.std([delong(label[draw], middle[draw])[0] for draw in draws])
+    assert abs(spread / 2 / expected[1] - 1) < 0.2
+    # Different examples of two systems: their variances add up.
+    sides = [delong(label[k::2], middle[k::2]) for k in (1, 0)]
+    compared = ways.compare(fe.roc_auc("y", "s"), system="system", paired=False)
+    difference = [sides[0][0] - sides[1][0], np.hypot(sides[0][1], sides[1][1])]
+    found = compared.select("difference", "std_error").row(0)
+    np.testing.assert_allclose(found, difference, 1e-9)
+
+
 @pytest.mark.parametrize(
     ("metric", "options", "message"),
     [
