@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 
 import frame_eval as fe
 from frame_eval.reduce import engines, passes
+from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.running import Run, current, running, shown
 
 RNG = np.random.default_rng(5)
@@ -179,10 +180,57 @@ def test_ratios_side_by_side_have_the_leverage_of_each_example(engine, weight) -
     assert_frame_equal(result, expected, rel_tol=1e-8, abs_tol=1e-11)
 
 
-def test_sums_over_examples_that_are_too_many_are_refused() -> None:
-    options = {**EXAMPLES, "by": "lang", "cluster": ["doc", "part"], "weight": "weight"}
-    with pytest.raises(fe.EvalError, match=r"clusters and slices, .* take more than memory="):
-        PAIRED.lazy().eval.run(memory=1e5).compare(*COMPARED, **options)
+MANY = pl.concat(
+    [
+        pl.DataFrame(
+            {
+                "system": name,
+                "id": np.arange(40_000),
+                "doc": CLUSTERS[:40_000],
+                "pred": RNG.random(40_000) < chance,
+                "label": CLUSTERS[:40_000] % 3 == 0,
+                "latency": RNG.lognormal(1, 1, 40_000),
+                "weight": 1 + CLUSTERS[:40_000] * 0.618 % 1,
+            }
+        )
+        for name, chance in (("a", 0.4), ("b", 0.42))
+    ]
+)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("by", ["label", fe.each("label")])
+def test_clusters_of_two_systems_become_kinds(by, weight, monkeypatch) -> None:
+    seen = []
+
+    def folding(metric, tables, bits):
+        made = pairs_in_kinds(metric, tables, bits)
+        seen.append((sum(len(table.rows) for table in tables), len(made.rows)))
+        return made
+
+    monkeypatch.setattr("frame_eval.reduce.pairs_in_kinds", folding)
+    metrics = [fe.rate("pred"), fe.mean("latency"), fe.recall("label", "pred")]
+    options = {**EXAMPLES, "by": by, "overall": True, "cluster": "doc", "weight": weight}
+    if by == "label":
+        options.pop("overall")
+    expected = MANY.eval.compare(*metrics, **options)
+    result = MANY.lazy().eval.run(memory=6e6).compare(*metrics, **options)
+    assert min(after / before for before, after in seen) < 0.7
+    assert_frame_equal(result, expected, rel_tol=1e-6, abs_tol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ("doc", "the sizes of more than .* clusters and"),
+        (None, "sizes and weights of .* examples"),
+    ],
+)
+def test_sums_over_examples_that_are_too_many_are_refused(cluster, message) -> None:
+    frame = PAIRED.with_columns(weight=1 + pl.col("id") / 7)
+    options = {**EXAMPLES, "by": "lang", "cluster": cluster, "weight": "weight"}
+    with pytest.raises(fe.EvalError, match=message):
+        frame.lazy().eval.run(memory=2e5).compare(*COMPARED, **options)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +253,7 @@ def test_examples_side_by_side_are_compared_in_every_way(options) -> None:
         metrics.append(fe.mean("latency", better="lower"))
     frame = of_systems("abc")
     expected = frame.eval.compare(*metrics, **EXAMPLES, **options)
-    result = frame.lazy().eval.run(memory=1e6).compare(*metrics, **EXAMPLES, **options)
+    result = frame.lazy().eval.run(memory=2e6).compare(*metrics, **EXAMPLES, **options)
     assert expected.height >= 6
     assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
 
