@@ -253,7 +253,7 @@ def test_examples_side_by_side_are_compared_in_every_way(options) -> None:
         metrics.append(fe.mean("latency", better="lower"))
     frame = of_systems("abc")
     expected = frame.eval.compare(*metrics, **EXAMPLES, **options)
-    result = frame.lazy().eval.run(memory=2e6).compare(*metrics, **EXAMPLES, **options)
+    result = frame.lazy().eval.run(memory=4e6).compare(*metrics, **EXAMPLES, **options)
     assert expected.height >= 6
     assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
 
