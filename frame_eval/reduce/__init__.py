@@ -187,8 +187,8 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
         what = listing(rough) if rough else "a comparison with strata or trials"
         raise EvalError(
             f"{what} needs all examples in memory, and they take more than "
-            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer rows, "
-            "or take the systems as independent with paired=False"
+            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer "
+            "rows, or take the systems as independent with paired=False"
         )
 
 
