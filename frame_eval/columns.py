@@ -12,6 +12,8 @@ from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 import narwhals as nw
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.errors import ColumnError, EvalError
@@ -521,6 +523,13 @@ class Slices:
     def shown(self) -> tuple[str, ...]:
         """The key columns of the result."""
         return ("slice", "value") if self.stacked else self.columns
+
+    def is_whole(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Which rows of a result are about all rows of the frame, beside those of its slices."""
+        if not self.stacked:
+            return np.zeros(rows.height, bool)
+        whole: npt.NDArray[np.bool_] = (rows["slice"] == "overall").to_numpy()
+        return whole
 
 
 By: TypeAlias = "Columns | Slices | None"

@@ -9,7 +9,7 @@ from conftest import IN_MEMORY
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
-from frame_eval.reduce import passes
+from frame_eval.reduce import engines, passes
 from frame_eval.running import Run, current, running, shown
 
 RNG = np.random.default_rng(5)
@@ -61,6 +61,20 @@ def assert_same_in_passes(engine, metrics, counted, frame=FRAME, rel_tol=1e-10, 
 def test_clusters_in_passes_are_the_same_on_every_engine(engine, counted) -> None:
     options = {"system": "system", "by": "lang", "cluster": ["doc", "part"]}
     assert_same_in_passes(engine, SHARES, counted, **options)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_engines_that_put_groups_aside_are_asked_once(engine, monkeypatch) -> None:
+    asked, collect = [], engines.collect
+
+    def counting(frame, **how):
+        asked.append(frame)
+        return collect(frame, **how)
+
+    monkeypatch.setattr(engines, "collect", counting)
+    monkeypatch.setattr(passes, "collect", counting)
+    fe.of(IN_MEMORY[engine](FRAME)).summary(*SHARES, by="lang", cluster="doc")
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("metrics", [SHARES, MEANS, SPREAD], ids=["shares", "means", "spread"])

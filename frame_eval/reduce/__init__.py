@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import narwhals as nw
@@ -15,6 +16,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
+    TooManyGroups,
     collect,
     collect_groups,
     column_names,
@@ -25,6 +27,7 @@ from frame_eval.reduce.engines import (
     require,
     result_frame,
     scan,
+    spills,
 )
 from frame_eval.reduce.ordered import Scored, scored
 from frame_eval.reduce.passes import in_passes, parts_of, passes_needed, passes_of, too_long
@@ -92,14 +95,19 @@ def reduce(
             queries.update(dict.fromkeys(positions, scored(base, chosen, missing)))
         else:
             grouped.append((base, chosen))
-    passes = 1
-    for base, chosen in grouped:
-        passes = max(passes, passes_needed(base, chosen, by_example, alike, apart))
+    asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
+    # Engines that put groups aside are asked for them, the others how many there are first.
+    bounded = spills(prepared.frame) and bool(roles.unit) and not by_example
+    counted = () if bounded else grouped
+    passes = max([asked(base, chosen) for base, chosen in counted], default=1)
+    try:
+        for base, chosen in grouped if passes == 1 else ():
+            found = query(base, chosen, missing, moments, by_example, alike, bounded=bounded)
+            queries.update(dict.fromkeys(chosen, found))
+    except TooManyGroups:
+        passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
     if passes > 1:
         return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
-    for base, chosen in grouped:
-        found = query(base, chosen, missing, moments, by_example, alike)
-        queries.update(dict.fromkeys(chosen, found))
     return coded(prepared, metrics, queries, by_example)
 
 
@@ -192,7 +200,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
-    passes = passes_of(prepared, trials, examples, 1)
+    passes = 1 if spills(prepared.frame) else passes_of(prepared, trials, examples, 1)
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
         _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:

@@ -15,10 +15,9 @@ from frame_eval.reduce.engines import collect, distinct_count, part
 from frame_eval.reduce.kinds import in_kinds
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
-from frame_eval.running import current, shown
+from frame_eval.running import KEY, SUM, current, most_groups, shown
 from frame_eval.table import Table
 
-_KEY, _SUM = 48, 96  # bytes that a group takes while it is worked on, by key and by sum
 _MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 
@@ -28,7 +27,7 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
     A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory
     themselves are read at once.
     """
-    most = current().most(_KEY * len(keys) + _SUM * sums)
+    most = most_groups(keys, sums)
     if prepared.resident or not keys:
         return 1
     rows = _rows(prepared)
@@ -40,7 +39,7 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
 
 def too_long(prepared: Prepared) -> bool:
     """Whether there are more rows than the memory holds."""
-    return not prepared.resident and _rows(prepared) > current().most(_KEY)
+    return not prepared.resident and _rows(prepared) > current().most(KEY)
 
 
 def _rows(prepared: Prepared) -> int:
@@ -64,16 +63,18 @@ def passes_needed(
     by_example: bool,
     alike: bool,
     apart: bool,
+    least: int = 1,
 ) -> int:
     """How many passes a group-by takes; raise where it needs several and can not be had in parts.
 
-    That can be where units are kept ``apart`` by slice, and metrics are plain sums.
+    It takes ``least`` where that is known. It can be had in parts where units are kept ``apart`` by
+    slice, and metrics are plain sums.
     """
     first = next(iter(metrics.values()))
     keys = keys_of(prepared, first, by_example, alike)
     many, what, way_out = _many(prepared, first, by_example, alike)
     width = 1 if first.ordered else 1 + len(metrics) if by_example else 2 + 2 * len(metrics)
-    passes = passes_of(prepared, keys, many, width) if many else 1
+    passes = max(least, passes_of(prepared, keys, many, width) if many else 1)
     if passes > 1 and (not apart or by_example or alike or first.cells or prepared.strata):
         raise EvalError(
             f"{what} take about {passes} times memory={current().memory:g} bytes: give more with "
@@ -146,7 +147,7 @@ def in_passes(
 def _too_many(kinds: Mapping[int, Sequence[Table]]) -> bool:
     """Whether tables take more than the memory."""
     tables = [table for found in kinds.values() for table in found]
-    taken = sum(_SUM * len(table.names) * len(table.rows) for table in tables)
+    taken = sum(SUM * len(table.names) * len(table.rows) for table in tables)
     return taken > current().memory
 
 

@@ -16,6 +16,7 @@ from frame_eval.reduce.engines import collect, collect_groups
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.units import one_row_per_unit
+from frame_eval.running import most_groups
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,12 @@ def query(
     by_example: bool,
     alike: bool,
     rows: nw.LazyFrame[Any] | None = None,
+    bounded: bool = False,
 ) -> Query:
     """Run the group-by of one layout; with ``alike``, single rows only with rows like them.
 
-    Of some of the rows alone, where they are given.
+    Of some of the rows alone, where they are given. With ``bounded`` more groups than the memory
+    holds raise ``TooManyGroups``.
     """
     first = next(iter(metrics.values()))
     seen = prepared if rows is None else replace(prepared, frame=rows)
@@ -145,7 +148,8 @@ def query(
     bad = flags(prepared, metrics, missing) if first.unit is None else None
     if bad is not None:
         totals.append(ask.added(bad.cast(nw.Float64)).alias("__fe_bad"))
-    result = _run(frame, keys, totals, alone, prepared.rows)
+    most = most_groups(keys, len(totals)) if bounded else None
+    result = _run(frame, keys, totals, alone, prepared.rows, most)
     if rows is None and (not result.height or (not keys and not result["__fe_len"].item())):
         raise EvalError("the frame is empty: there is no row to evaluate")
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
@@ -186,6 +190,7 @@ def _run(
     totals: list[Any],
     alone: bool,
     rows: int | None,
+    most: int | None,
 ) -> pl.DataFrame:
     if alone:
         return collect(frame.select(*keys, *totals), long=True, rows=rows)
@@ -193,7 +198,7 @@ def _run(
         return collect(frame.select(*totals), rows=rows)
     groups = frame.group_by(keys).agg(*totals)
     if rows is None:
-        return collect_groups(groups, len(keys) + len(totals))
+        return collect_groups(groups, len(keys) + len(totals), most=most)
     return collect(groups, rows=rows)
 
 

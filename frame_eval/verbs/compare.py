@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.columns import (
@@ -241,7 +242,7 @@ def compare(
         adjusted = _simultaneous(rows, families, [metric.name for metric in metrics])
     else:
         rows = found.table(method, check_level(level), draws=draws, margin=margin)
-        adjusted = _adjusted(rows, adjust, family, method)
+        adjusted = _adjusted(rows, adjust, family, method, chosen.is_whole(rows))
     rows = rows.with_columns(adjusted)
     hidden = [] if mde else ["mde"]
     order = [name for name in rows.columns if name not in COLUMNS]
@@ -795,14 +796,15 @@ def _simultaneous(
 
 
 def _adjusted(
-    rows: pl.DataFrame, adjust: adjusting.Method | None, family: Columns | None, method: Method
+    rows: pl.DataFrame,
+    adjust: adjusting.Method | None,
+    family: Columns | None,
+    method: Method,
+    whole: npt.NDArray[np.bool_],
 ) -> pl.Series:
     """p-values adjusted within their families; one that the data could not give counts as 1."""
     if family is None:
-        codes = rows.select(
-            pl.col("metric"),
-            (pl.col("slice") == "overall") if "slice" in rows.columns else pl.lit(False),
-        )
+        codes = rows.select("metric", pl.Series("whole", whole))
     else:
         wanted = names(family)
         for name in wanted:

@@ -140,7 +140,9 @@ def guard(
     for one in rules:
         _check_answerable(one, asked, level)
     found = _measured(frame, rules, asked)
-    return _worst_first([_judged(at, one, level) for one, at in zip(rules, found, strict=True)])
+    return _worst_first(
+        [_judged(at, one, level, asked.slices) for one, at in zip(rules, found, strict=True)]
+    )
 
 
 @dataclass(frozen=True)
@@ -331,12 +333,12 @@ def _relative(pairs: Contrasts, bound: float) -> At:
     return at
 
 
-def _judged(at: At, one: Rule, level: float) -> pl.DataFrame:
+def _judged(at: At, one: Rule, level: float, asked: Slices) -> pl.DataFrame:
     """The verdict of every slice on one rule."""
     table = at(2 * level - 1)
     passes, fails = _sides(table, one)
     named = np.zeros_like(fails)
-    for family in _families(table, one):
+    for family in _families(table, one, asked.is_whole(table)):
         if (fails & family).any():
             named |= _holm(at, one, level, family)
     return _with_verdicts(table, one, passes, fails, named)
@@ -350,12 +352,9 @@ def _sides(table: pl.DataFrame, one: Rule) -> tuple[Flags, Flags]:
     return inside, (above < low) | (below > high)
 
 
-def _families(table: pl.DataFrame, one: Rule) -> list[Flags]:
+def _families(table: pl.DataFrame, one: Rule, whole: Flags) -> list[Flags]:
     """The rows whose failures are named together: the slices, and the whole on its own."""
     tested = (table["n"] >= (one.min_n or 0)).to_numpy()
-    if "slice" not in table.columns:
-        return [tested]
-    whole = (table["slice"] == "overall").to_numpy()
     return [tested & ~whole, tested & whole]
 
 

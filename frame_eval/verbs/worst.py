@@ -176,7 +176,7 @@ def worst(
     found = measure(frame, [metric], chosen, roles, missing, tabled=True)
     whole = None
     if chosen.stacked:
-        whole = int((found.found.slices["slice"] == "overall").arg_max() or 0)
+        whole = int(chosen.is_whole(found.found.slices).argmax())
     return _Worst(found, whole, min_n, interval, check_level(level), draws).table()
 
 
