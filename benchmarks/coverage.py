@@ -119,11 +119,12 @@ SECTIONS = (
         "A rate near 1 in many clusters",
         "Few failures, most of them in few clusters. These cells were picked because others "
         "like them, with other seeds, looked weak: how many of them fail is no estimate of how "
-        "many do elsewhere. With the effective size from CR2 alone coverage was 89 to 93 % in the "
-        "unequal ones, since CR2 is too small just where there are too few failures. A score "
-        "interval with the variance under the null, skewness corrections (Johnson 1978, third "
-        "moments in Wilson's variance) gave 85 to 93 %; degrees of freedom from the fourth moment "
-        "93 to 95 %, but wider than now by 5 to 25 %.",
+        "many do elsewhere. With the effective size from CR2 alone the first six were covered "
+        "89 to 94 % of the time, as CR2 is too small just where there are too few failures. "
+        "Where that was under 93 %, a score interval with the variance under the null gave 86 "
+        "to 93 %, corrections for skewness (Johnson 1978, third moments in Wilson's variance) "
+        "85 to 92 %, and degrees of freedom from the fourth moment 93 to 95 %, in intervals 8 "
+        "to 26 % wider than now.",
         [
             partial(share, "rate", sizes, p, icc)
             for sizes, p, icc in (
