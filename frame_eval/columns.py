@@ -12,6 +12,8 @@ from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 import narwhals as nw
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import polars as pl
 
@@ -110,7 +112,7 @@ class Input:
         else:
             value = ns.max_horizontal(*values) if self.kind == "top" else summed(values)
         if self.bins is not None:
-            return _bin_of(value, self.bins)
+            return bin_of(value, self.bins)
         return value + 0.0 if self.kind == "score" else value
 
     def invalid(self, value: Any, dtype: Any) -> Any | None:
@@ -399,7 +401,7 @@ def _check_class(value: Any, said: str, column: str, family: str | None, dtype: 
         raise ColumnError(f"{said}{value!r} is not of the type of column {column!r} ({dtype})")
 
 
-def _bin_of(value: Any, bins: int) -> Any:
+def bin_of(value: Any, bins: int) -> Any:
     """The number of the bin (lo, hi] of a probability, 1 to ``bins``; 0 is in the first.
 
     Within a billionth of a bin above an edge is on it: 0.07 * 100 is not 7 in doubles.
@@ -523,6 +525,13 @@ class Slices:
     def shown(self) -> tuple[str, ...]:
         """The key columns of the result."""
         return ("slice", "value") if self.stacked else self.columns
+
+    def is_whole(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Which rows of a result are about all rows of the frame, beside those of its slices."""
+        if not self.stacked:
+            return np.zeros(rows.height, bool)
+        whole: npt.NDArray[np.bool_] = (rows["slice"] == "overall").to_numpy()
+        return whole
 
 
 By: TypeAlias = "Columns | Slices | None"

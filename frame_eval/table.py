@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from frame_eval.threads import concurrently, halves
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 _FEW = 1000  # rows that are sorted before they are looked at
 
@@ -157,15 +158,16 @@ class Part:
     ``names`` are those of the sums. The cells of ``groups[i]`` are those from ``edges[i]`` to
     ``edges[i + 1]``; groups without a cell do not appear. ``starts`` has the first row of every
     cell, and the number of rows; it is None where every row is a cell. ``given`` says what rows
-    contribute to a sum but ``"n"``, without their weight, and ``score`` the scores of rows.
-    Without ``units`` each row is one. ``totals`` are those that have been asked for.
+    contribute to a sum but ``"n"``, without their weight, as integers if these are whole numbers,
+    and ``score`` the scores of rows. Without ``units`` each row is one. ``totals`` are those that
+    have been asked for.
     """
 
     names: tuple[str, ...]
     groups: Ints
     edges: Ints
     starts: Ints | None
-    given: Callable[[str, slice], Floats]
+    given: Callable[[str, slice], npt.NDArray[Any]]
     score: Callable[[Any], Floats]
     weight: Floats | None
     units: Units | None
@@ -178,7 +180,7 @@ class Part:
             return cells
         return slice(int(self.starts[cells.start]), int(self.starts[cells.stop]))
 
-    def plain(self, name: str, rows: slice) -> Floats:
+    def plain(self, name: str, rows: slice) -> npt.NDArray[Any]:
         """What rows contribute to a sum, without their weight; ``"rows"`` counts them too."""
         if name in ("n", "rows"):
             return np.ones(rows.stop - rows.start)
@@ -186,13 +188,22 @@ class Part:
 
     def sums(self, name: str, cells: slice) -> Floats:
         """A sum at some cells."""
+        counted = name == "rows" or (name == "n" and self.weight is None)
+        if counted and self.starts is not None:
+            return np.diff(self.starts[cells.start : cells.stop + 1]).astype(float)
         rows = self.rows(cells)
         values = self.plain(name, rows)
-        if self.weight is not None and name != "rows":
+        if self.weight is not None and not counted:
             values = values * self.weight[rows]
         if self.starts is None:
-            return values
-        return np.add.reduceat(values, self.starts[cells] - rows.start)
+            return values.astype(np.float64, copy=False)
+        starts = self.starts[cells.start : cells.stop + 1] - rows.start
+        if values.dtype.kind != "i":
+            return np.add.reduceat(values, starts[:-1])
+        # Differences of running sums are several times faster, and exact for whole numbers.
+        running = np.zeros(len(values) + 1)
+        np.cumsum(values, out=running[1:])
+        return np.diff(running[starts])
 
     def by_row(self, values: Floats, cells: slice) -> Floats:
         """What some cells have, for each of their rows."""
@@ -253,9 +264,10 @@ def keyed(high: Ints, low: Ints, size: int) -> Ints:
     return key
 
 
-def joined(parts: Sequence[Ints]) -> Ints:
+def joined(parts: Sequence[Numbers]) -> Numbers:
     """Arrays one after the other; one alone as it is."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    together: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return together  # type: ignore[no-any-return]  # of the type of the parts
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
@@ -389,4 +401,5 @@ def stacked(tables: list[Table]) -> Table:
         plain=join([t.plain for t in tables]),
         moments=moments,
         missing=join([t.missing for t in tables]),
+        times=None if first.times is None else join([np.asarray(t.times) for t in tables]),
     ).merged()

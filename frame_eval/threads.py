@@ -17,11 +17,16 @@ Result = TypeVar("Result")
 _LARGE = 100_000  # rows that are worth a thread
 
 
+def cores() -> int:
+    """How many threads can run at once."""
+    return os.cpu_count() or 1
+
+
 def spread_out(
     function: Callable[[Item], Result], items: Sequence[Item], least: int = 4
 ) -> list[Result]:
     """What a function makes of every item, on all cores, each with at least so many of them."""
-    workers = min(os.cpu_count() or 1, len(items) // least)
+    workers = min(cores(), len(items) // least)
     if workers < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(workers) as pool:

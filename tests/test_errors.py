@@ -178,15 +178,48 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
         lambda: DF.eval.summary(fe.pass_at_k("label", 3), example="id"),
         ["3 problems", "k=3", "short='drop'"],
     ),
-    "pass@0": (lambda: fe.pass_at_k("label", 0), ["k=0", "positive integer"]),
+    "pass@0": (lambda: fe.pass_at_k("label", 0), ["k=0", "at least 1"]),
+    "pass@True": (lambda: fe.pass_at_k("label", True), ["k=True", "whole number"]),
     "quantile level": (lambda: fe.quantile("n", 95), ["q=95", "between 0 and 1"]),
     "beta": (lambda: fe.fbeta("label", "pred", 0), ["beta=0", "positive"]),
+    "beta without an end": (lambda: fe.fbeta("label", "pred", float("inf")), ["beta=inf"]),
+    "text for a share": (lambda: fe.partial_auc("label", "n", "m"), ["max_fpr='m'"]),
+    "text for a least recall": (lambda: fe.precision_at_recall("label", "n", "m"), ["recall='m'"]),
+    "text for labels": (
+        lambda: fe.f1("label", "pred", average="macro", labels="abc"),
+        ["labels='abc'", "list of classes"],
+    ),
+    "no labels": (lambda: fe.f1("label", "pred", average=None, labels=[]), ["labels=[]"]),
+    "labels twice": (
+        lambda: fe.f1("label", "pred", average="macro", labels=[1, 0, 1]),
+        ["[1, 0, 1]", "twice"],
+    ),
+    "classes of another type": (
+        lambda: DF.eval.summary(fe.f1("label", "pred", average="macro", labels=["1"])),
+        ["'1' in labels=", "type of the classes 0, 1"],
+    ),
+    "part of a row as support": (
+        lambda: fe.f1("label", "pred", average="macro", min_support=2.5),
+        ["min_support=2.5"],
+    ),
+    "a matrix of costs": (
+        lambda: fe.expected_cost("label", "pred", [[0, 1], [5, 0]]),
+        ["costs is a list", "mapping"],
+    ),
+    "costs of classes": (lambda: fe.expected_cost("label", "pred", {0: 1.0}), ["pair", "0"]),
+    "text for a cost": (
+        lambda: fe.expected_cost("label", "pred", {(0, 1): "a", (1, 0): 1}),
+        ["(0, 1)", "'a'"],
+    ),
     "positive with macro": (
         lambda: fe.f1("label", "pred", average="macro", positive=1),
         ["positive=1", "'macro'"],
     ),
     "unknown role": (lambda: fe.of(DF).roles(sistem="model"), ["sistem"]),
-    "expr of a matrix metric": (lambda: fe.mcc("label", "pred").expr(), ["mcc", "summary"]),
+    "expr of an average over classes": (
+        lambda: fe.f1("label", "pred", average="macro").expr(),
+        ["macro_f1", "summary"],
+    ),
     "unknown sum": (
         lambda: DF.eval.summary(
             fe.Metric("m", {"x": "label"}, lambda c: {"x": c.x}, lambda s: s.y / s.n)

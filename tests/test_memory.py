@@ -9,7 +9,7 @@ from conftest import IN_MEMORY
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
-from frame_eval.reduce import passes
+from frame_eval.reduce import engines, passes
 from frame_eval.running import Run, current, running, shown
 
 RNG = np.random.default_rng(5)
@@ -31,6 +31,7 @@ FRAME = pl.DataFrame(
 READ_IN_PARTS = ["polars-lazy", "arrow-dataset", "duckdb", "spark", "dask"]
 SHARES = [fe.rate("label"), fe.accuracy("label", "pred"), fe.f1("label", "pred")]
 MEANS = [fe.mean("stars"), fe.ratio("pred", "stars")]
+SPREAD = [fe.mean("latency"), fe.ratio("latency", "stars"), fe.rmse("latency", "stars")]
 SMALL = 3e6
 
 
@@ -40,18 +41,20 @@ def counted(monkeypatch) -> list[int]:
     found: list[int] = []
 
     def counting(*args):
-        found.append(passes.passes_of(*args))
+        found.append(passes_of(*args))
         return found[-1]
 
-    monkeypatch.setattr("frame_eval.reduce.passes_of", counting)
+    passes_of = passes.passes_of
+    for module in ("reduce", "reduce.passes"):
+        monkeypatch.setattr(f"frame_eval.{module}.passes_of", counting)
     return found
 
 
-def assert_same_in_passes(engine, metrics, counted, **options) -> None:
-    expected = FRAME.eval.summary(*metrics, **options)
-    result = fe.of(IN_MEMORY[engine](FRAME)).run(memory=SMALL).summary(*metrics, **options)
+def assert_same_in_passes(engine, metrics, counted, frame=FRAME, rel_tol=1e-10, **options) -> None:
+    expected = frame.eval.summary(*metrics, **options)
+    result = fe.of(IN_MEMORY[engine](frame)).run(memory=SMALL).summary(*metrics, **options)
     assert counted[-1] > 2
-    assert_frame_equal(result, expected, rel_tol=1e-10, abs_tol=1e-12)
+    assert_frame_equal(result, expected, rel_tol=rel_tol, abs_tol=1e-12)
 
 
 @pytest.mark.parametrize("engine", READ_IN_PARTS)
@@ -60,10 +63,55 @@ def test_clusters_in_passes_are_the_same_on_every_engine(engine, counted) -> Non
     assert_same_in_passes(engine, SHARES, counted, **options)
 
 
-@pytest.mark.parametrize("metrics", [SHARES, MEANS], ids=["shares", "means"])
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_engines_that_put_groups_aside_are_asked_once(engine, monkeypatch) -> None:
+    asked, collect = [], engines.collect
+
+    def counting(frame, **how):
+        asked.append(frame)
+        return collect(frame, **how)
+
+    monkeypatch.setattr(engines, "collect", counting)
+    monkeypatch.setattr(passes, "collect", counting)
+    fe.of(IN_MEMORY[engine](FRAME)).summary(*SHARES, by="lang", cluster="doc")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("metrics", [SHARES, MEANS, SPREAD], ids=["shares", "means", "spread"])
 @pytest.mark.parametrize("interval", ["auto", "cr0", "cr1", "cr2", None])
 def test_clusters_in_passes_have_the_same_intervals(metrics, interval, counted) -> None:
     assert_same_in_passes("polars-lazy", metrics, counted, cluster="doc", interval=interval)
+
+
+SLICED = {
+    "each": {"by": fe.each("lang", "system"), "overall": True},
+    "cube": {"by": fe.cube("lang", "system")},
+    "where": {"by": fe.where(long=fe.col("stars") > 2, none=fe.col("stars") > 9)},
+}
+
+
+@pytest.mark.parametrize("sliced", SLICED)
+def test_slices_that_overlap_share_clusters_in_passes(sliced, counted) -> None:
+    metrics = [*SHARES[:1], *SPREAD[:2]]
+    assert_same_in_passes("polars-lazy", metrics, counted, cluster="doc", **SLICED[sliced])
+
+
+# A few clusters with many rows, and very many with few, of all sizes.
+CLUSTERS = RNG.integers(9, 40_000, 100_000)
+UNEVEN = pl.DataFrame(
+    {
+        "doc": np.where(RNG.random(100_000) < 0.2, RNG.integers(0, 9, 100_000), CLUSTERS),
+        "tokens": RNG.lognormal(5, 0.3, 100_000),
+        "cost": 90 + RNG.normal(0, 30, 100_000),
+    }
+).with_columns(weight=1.0 + (pl.col("doc") * 0.618) % 1)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_clusters_of_uneven_sizes_in_passes(weight, counted) -> None:
+    metrics = [fe.mean("cost"), fe.ratio("cost", "tokens"), fe.rmse("cost", "tokens")]
+    options = {"cluster": "doc", "weight": weight}
+    assert_same_in_passes("polars-lazy", metrics, counted, UNEVEN, 1e-8, **options)
 
 
 def test_weights_and_missing_values_in_passes(counted) -> None:
@@ -89,9 +137,6 @@ def test_examples_are_checked_in_passes(counted) -> None:
     twice = pl.concat([frame, frame.filter(pl.col("id") == 5)])
     with pytest.raises(fe.EvalError, match="1 examples have more than one row"):
         twice.eval.run(memory=1e6).summary(fe.rate("label"), **options)
-
-
-SPREAD = [fe.mean("latency"), fe.ratio("latency", "stars"), fe.rmse("latency", "stars")]
 
 
 def of_systems(systems: str = "ab") -> pl.DataFrame:
@@ -234,7 +279,7 @@ def test_scores_are_counted_where_they_are(engine, options) -> None:
 def test_too_many_scores_are_refused_and_bins_are_the_way_out() -> None:
     metric = fe.roc_auc("label", "latency")
     lazy = FRAME.lazy().eval.run(memory=5e5)
-    with pytest.raises(fe.EvalError, match=r"scores differ .*\.run\(score_bins=10_000\)"):
+    with pytest.raises(fe.EvalError, match=r"scores that differ .*run\(score_bins=10_000\)"):
         lazy.summary(metric)
     result = lazy.run(score_bins=500).summary(metric)
     assert "scores in 500 bins" in result["note"].item()
@@ -268,8 +313,11 @@ def test_bins_err_by_no_more_than_they_say(scores, bins) -> None:
 @pytest.mark.parametrize(
     ("metric", "options", "message"),
     [
-        (fe.mean("latency"), {}, "clusters and slices differ"),
-        (fe.rate("label"), {"by": fe.each("lang", "system")}, "give more with frame.eval.run"),
+        (
+            fe.ratio("stars", "latency"),
+            {"by": "part"},
+            "the sizes of more than .* clusters and slices differ",
+        ),
         (fe.rate("label"), {"interval": "bootstrap"}, "give more with frame.eval.run"),
         (fe.cohen_kappa("label", "pred"), {}, "give more with frame.eval.run"),
     ],

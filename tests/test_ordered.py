@@ -13,7 +13,7 @@ from frame_eval.inference import cells
 from frame_eval.inference.linear import linear
 from frame_eval.inference.ranked import ranked
 from frame_eval.reduce import Roles, keys, reduce
-from frame_eval.reduce.keys import Packed, Score, position, whole
+from frame_eval.reduce.keys import Column, Packed, Score, position, whole
 
 RNG = np.random.default_rng(0)
 TINY, HUGE = np.finfo(float).smallest_subnormal, np.finfo(float).max
@@ -309,3 +309,38 @@ def test_sums_can_not_be_called_what_cells_have_already(name):
     )
     with pytest.raises(fe.EvalError, match=f"s.{name} of ordered cells is no sum of yours"):
         pl.DataFrame({"s": [1.0, 2.0], "x": [1.0, 2.0]}).eval.summary(metric)
+
+
+def test_a_condition_that_no_row_meets_has_no_rows():
+    frame = pl.DataFrame({"y": [1, 0, 1], "s": [0.1, 0.2, 0.3]})
+    found = frame.eval.summary(fe.roc_auc("y", "s"), by=fe.where(none=fe.col("s") > 1))
+    assert found.select("estimate", "n", "note").row(0) == (None, 0, "no rows")
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 250])
+def test_columns_are_read_across_their_chunks(chunks):
+    pieces = np.array_split(np.arange(1000.0), chunks)
+    column = Column(pl.concat([pl.Series(piece) for piece in pieces], rechunk=False))
+    assert len(column) == 1000
+    for start, stop in [(0, 1), (0, 1000), (3, 998), (330, 340), (999, 2000)]:
+        assert_array_equal(column[start:stop], np.arange(1000.0)[start:stop])
+
+
+def test_words_are_sorted_on_all_cores(monkeypatch):
+    for count in (1, 2, 3):
+        monkeypatch.setattr(keys, "cores", lambda count=count: count)
+        monkeypatch.setattr(keys, "_BLOCK", 10)
+        for words in (RNG.integers(0, 2**63, 999), RNG.integers(0, 3, 999), np.zeros(999)):
+            given = words.astype(np.uint64)
+            ordered = np.sort(given)
+            keys.sort(given)
+            assert_array_equal(given, ordered)
+
+
+def test_numbers_of_the_last_field_start_where_a_search_finds_them():
+    score, group = np.round(RNG.normal(size=500), 2), RNG.integers(0, 9, 500)
+    for most in (12, 1 << 20):
+        coded = Score.of(score)
+        packed = Packed(500, [position(500), coded.field(), whole(group, most)])
+        expected = np.searchsorted(np.sort(group), np.arange(13))
+        assert_array_equal(packed.edges(12), expected)

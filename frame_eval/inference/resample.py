@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy
@@ -21,7 +21,9 @@ Draw: TypeAlias = "Callable[[int, np.random.Generator], Array]"
 
 _BLOCK = 2**19  # weights that are held at once, by each thread
 _MOST = 8  # threads that are worth their memory
-_SPARE = 2  # standard deviations by which independent counts fall short of the units
+_BINOMIAL = 6  # how much longer a binomial count takes than one of a table, in units
+_BASE = 16  # of the digits by which many units of a kind are drawn
+_SPARE = 1.5  # standard deviations by which independent counts fall short of the units
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def in_threads(work: Callable[[int], T], count: int) -> list[T]:
 
 def coins(rows: int, count: int, generator: np.random.Generator) -> Array:
     """So many fair coins in every row: 0 or 1, a random bit each."""
-    words = generator.bit_generator.random_raw(rows * count // 64 + 1)
+    words = _words(rows * count // 64 + 1, generator)
     return np.unpackbits(words.view(np.uint8), count=rows * count).reshape(rows, count)
 
 
@@ -99,7 +101,7 @@ def _from_each(counts: Ints, strata: Ints) -> Draw:
 def _from_all(counts: Ints) -> Draw:
     """Draws from all units, by whichever way is faster for so many kinds of so many."""
     total = int(counts.sum())
-    if len(counts) ** 2 > total:
+    if (_BINOMIAL * len(counts)) ** 2 > total:
         return _by_poisson(counts)
     return lambda rows, generator: generator.multinomial(total, counts / total, rows)
 
@@ -113,31 +115,35 @@ def _by_poisson(counts: Ints) -> Draw:
     """
     total, kinds = int(counts.sum()), len(counts)
     share = max(0.0, 1 - _SPARE / np.sqrt(total))
-    # Kinds that have a law in common are looked up together, by 16 random bits each.
-    order = np.argsort(counts, kind="stable")
-    place = np.argsort(order)
-    sizes, starts, law_of = np.unique(counts[order], return_index=True, return_inverse=True)
-    firsts, laws, tables = zip(*(_poisson(size * share) for size in sizes.tolist()), strict=True)
-    small = np.min_scalar_type(max(int(table.max()) for table in tables) + 100)
-    spans = list(zip((t.astype(small) for t in tables), starts, [*starts[1:], kinds], strict=True))
-    lengths = np.array([len(law) for law in laws])
+    # Packets that have a law in common are looked up together, by 16 random bits each.
+    sizes, places = _packets(counts)
+    starts = np.flatnonzero(np.diff(sizes, prepend=-1))
+    law_of = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(sizes))))
+    small = np.min_scalar_type(len(places) * _most(sizes[-1]) + 100)
+    laws = [_poisson(size * share, small) for size in sizes[starts].tolist()]
+    firsts, edges_of, tables = zip(*laws, strict=True)
+    looked_up = list(zip(tables, starts, [*starts[1:], len(sizes)], strict=True))
+    lengths = np.array([len(edges) for edges in edges_of])
     ends = np.cumsum(lengths)
-    edges = np.concatenate([number + law for number, law in enumerate(laws)])
-    kind_of = np.repeat(np.arange(kinds), counts)
+    edges = np.concatenate([number + law for number, law in enumerate(edges_of)])
+    kind_of = np.repeat(np.arange(kinds, dtype=np.min_scalar_type(kinds)), counts)
 
     def independent(rows: int, generator: np.random.Generator) -> Array:
-        words = generator.bit_generator.random_raw(rows * kinds // 4 + 1)
-        code = words.view(np.uint16)[: rows * kinds].reshape(rows, kinds)
-        drawn = np.empty((rows, kinds), small)
-        for table, a, b in spans:
-            drawn[:, a:b] = table.take(code[:, a:b])
+        code = _words(rows * len(sizes) // 4 + 1, generator).view(np.uint16)[: rows * len(sizes)]
+        drawn = np.empty(len(code), small)
+        for table, a, b in looked_up:
+            drawn[a * rows : b * rows] = table.take(code[a * rows : b * rows])
         # The few codes that straddle two counts take more bits.
         torn = np.flatnonzero(drawn == np.iinfo(small).max)
-        law = law_of[torn % kinds]
-        exact = (code.reshape(-1)[torn] + generator.random(len(torn))) / 2**16
+        law = law_of[torn // rows]
+        exact = (code[torn] + generator.random(len(torn))) / 2**16
         found = np.minimum(np.searchsorted(edges, law + exact, side="right"), ends[law] - 1)
-        drawn.reshape(-1)[torn] = found - (ends - lengths - firsts)[law]
-        return drawn if len(spans) == 1 else np.take(drawn, place, axis=1)
+        drawn[torn] = found - (ends - lengths - firsts)[law]
+        of_packets = drawn.reshape(len(sizes), rows)
+        weights = of_packets[places[0]]
+        for place in places[1:]:
+            weights += of_packets[place]
+        return np.ascontiguousarray(weights.T)
 
     def draw(rows: int, generator: np.random.Generator) -> Array:
         weights = independent(rows, generator)
@@ -145,25 +151,51 @@ def _by_poisson(counts: Ints) -> Draw:
         while len(over := np.flatnonzero(missing < 0)):
             weights[over] = independent(len(over), generator)
             missing[over] = total - weights[over].sum(1, dtype=np.int64)
-        more = kind_of[generator.integers(0, total, missing.sum())]
-        more += np.repeat(np.arange(rows) * kinds, missing)
+        more = np.repeat(np.arange(rows) * kinds, missing)
+        more += kind_of.take(generator.integers(0, total, len(more)))
         np.add.at(weights.reshape(-1), more, small.type(1))  # of one type: many times faster
         return weights
 
     return draw
 
 
+def _packets(counts: Ints) -> tuple[Ints, list[Ints]]:
+    """Numbers of units in packets whose sizes have one digit each, so that few sizes occur.
+
+    The sizes in order, and for every digit where among them that of each kind is.
+    """
+    digits, unit = [], 1
+    while (counts >= unit).any():
+        digits.append(counts // unit % _BASE * unit)
+        unit *= _BASE
+    sizes = np.concatenate(digits)
+    order = np.argsort(sizes, kind="stable")
+    # Kinds without a digit share one packet of no units.
+    empty = max(np.count_nonzero(sizes == 0) - 1, 0)
+    place = np.maximum(np.argsort(order) - empty, 0)
+    return sizes[order][empty:], list(place.reshape(len(digits), -1))
+
+
+def _words(count: int, generator: np.random.Generator) -> Array:
+    """So many words of 64 random bits, without keeping other threads from their work."""
+    return generator.integers(0, 2**64 - 1, count, np.uint64, endpoint=True)
+
+
+def _most(mean: float) -> int:
+    """More than a Poisson count ever is."""
+    return int(mean + 12 * np.sqrt(mean)) + 30
+
+
 @lru_cache(maxsize=1024)
-def _poisson(mean: float) -> tuple[int, Floats, Ints]:
+def _poisson(mean: float, dtype: np.dtype[Any]) -> tuple[int, Floats, Array]:
     """The smallest count, the law from there on, and the count of every code of 16 bits.
 
-    A code that does not say which of two counts it is has -1.
+    A code that does not say which of two counts it is has the highest value of the type.
     """
-    wide = 12 * np.sqrt(mean)
-    counts = np.arange(max(0, int(mean - wide)), int(mean + wide) + 30)
+    counts = np.arange(max(0, int(mean - 12 * np.sqrt(mean))), _most(mean))
     law: Floats = np.asarray(scipy.special.pdtr(counts, mean), float)
     edges = law * 2**16
     codes = np.ceil(edges).astype(np.int64)
-    table: Ints = np.repeat(counts, codes - np.append(0, codes[:-1]))
-    table[edges[edges < 2**16].astype(np.int64)] = -1
+    table = np.repeat(counts.astype(dtype), codes - np.append(0, codes[:-1]))
+    table[edges[edges < 2**16].astype(np.int64)] = np.iinfo(dtype).max
     return int(counts[0]), law, table

@@ -17,13 +17,13 @@ from frame_eval.inference.linear import (
     scattered,
 )
 from frame_eval.inference.resample import Draws
-from frame_eval.metrics.core import Array, Metric, Sums
+from frame_eval.metrics.core import Array, Metric, Sums, Term
 from frame_eval.metrics.means import is_mean
 from frame_eval.table import Floats, Ints, Table, keyed, numbered, packed
 
-_LONGEST = 8  # neighbouring cells that are made one
+_LONGEST = 15  # neighbouring cells that are made one
 _NARROW, _TALL = 4, 100  # the shape of matrices whose products wait for memory
-_LONG = 2**13  # kinds of units from which on resamples are looked at one by one
+_AT_ONCE = 2**18  # weights that are looked at together
 
 
 @dataclass(frozen=True)
@@ -307,24 +307,25 @@ class Ranked(Urn):
 
     def __init__(self, kinds: Kinds, part: Ints, parts: int) -> None:
         if kinds.unit is None:
-            kinds, part = _in_order_of_cells(kinds, part)
+            kinds, part = _in_runs(kinds, part)
         self.kinds, self.part = kinds, part
         unit, self.counts, self.strata = _units(kinds)
         self.parts = []
         for number in range(parts):
             chosen = np.flatnonzero(part == number)
             order = chosen[np.argsort(kinds.cell[chosen], kind="stable")]
-            self.parts.append(_Part(kinds, unit[order], order, len(self.counts)))
+            self.parts.append(_Part(kinds, unit[order], order))
 
     def value(self, weights: Array) -> Floats:
         """The statistic of every group (columns) under each row of weights of the kinds."""
         values = np.full((len(weights), len(self.parts)), np.nan)
-        # Long rows one by one stay in the cache, and numpy lets other threads run meanwhile.
-        blocks = list(weights) if weights.shape[1] > _LONG else [weights]
+        # Few long rows at a time stay in the cache, and numpy lets other threads run meanwhile.
+        size = max(1, _AT_ONCE // weights.shape[1])
+        blocks = [weights[i : i + size] for i in range(0, len(weights), size)]
         for number, part in enumerate(self.parts):
             if len(part.unit):
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    found = [self.kinds.metric.finish(part.sums(block)) for block in blocks]
+                    found = [self.kinds.metric.finish(_Drawn(part, block)) for block in blocks]
                 values[:, number] = np.hstack(found)
         return np.where(np.isfinite(values), values, np.nan)
 
@@ -336,7 +337,7 @@ class Ranked(Urn):
         for number, part in enumerate(self.parts):
             if not len(part.unit):
                 continue
-            sums = part.sums(every)
+            sums = _Drawn(part, every)
             if metric.gradient is None:
                 slopes = central_differences(metric.finish, names, sums, metric.cells).T
             else:
@@ -364,8 +365,8 @@ class Ranked(Urn):
         return lambda swaps: doubled.value(np.hstack([self.counts - swaps, swaps]))
 
 
-def _in_order_of_cells(kinds: Kinds, part: Ints) -> tuple[Kinds, Ints]:
-    """Single rows in the order of parts and cells; like ones of neighbouring cells made one kind.
+def _in_runs(kinds: Kinds, part: Ints) -> tuple[Kinds, Ints]:
+    """Single rows with like ones of neighbouring cells made one kind, in order of their cells.
 
     That is where the metric allows it, and where cells have rows of one kind only.
     """
@@ -386,59 +387,158 @@ def _in_order_of_cells(kinds: Kinds, part: Ints) -> tuple[Kinds, Ints]:
         # Kinds of few sizes are drawn faster.
         new |= at % _LONGEST == 0
     starts = np.flatnonzero(new)
+    counts = np.add.reduceat(kinds.counts[order], starts)
+    # Those that have some of the same sums lie side by side, to be taken without a copy.
+    by_sums = np.lexsort((cell[starts], *(vectors[starts] != 0).T, part[starts]))
+    chosen = starts[by_sums]
     merged = replace(
         kinds,
-        group=kinds.group[order][starts],
-        cell=cell[starts],
-        vectors=vectors[starts],
-        counts=np.add.reduceat(kinds.counts[order], starts),
-        stratum=None if stratum is None else stratum[starts],
+        group=kinds.group[order][chosen],
+        cell=cell[chosen],
+        vectors=vectors[chosen],
+        counts=counts[by_sums],
+        stratum=None if stratum is None else stratum[chosen],
     )
-    return merged, part[starts]
+    return merged, part[chosen]
 
 
 class _Part:
     """The rows of one group in the order of their cells, which begin at ``starts``.
 
-    ``unit`` is the kind of unit of every row, of so many ``kinds``.
+    ``unit`` is the kind of unit of every row. ``where`` has by name the rows that have some of a
+    sum, ``kind`` their kinds of units and ``filled`` how much they have; None where it is 1 in each
+    of them. ``alone`` says whether every row is a cell.
     """
 
-    def __init__(self, kinds: Kinds, unit: Ints, order: Ints, count: int) -> None:
+    def __init__(self, kinds: Kinds, unit: Ints, order: Ints) -> None:
         cell = kinds.cell[order]
         self.unit, self.vectors = unit, kinds.vectors[order]
         self.starts = np.flatnonzero(np.diff(cell, prepend=-1))
         self.classes = (kinds.classes[0][cell[self.starts]],)
-        self.each = len(unit) == count and bool((np.diff(unit) == 1).all())
-        # What is 1 in every row is not multiplied with.
+        self.alone = len(self.starts) == len(unit)
         columns = dict(zip(kinds.names, self.vectors.T, strict=True))
-        self.columns = {k: None if (column == 1).all() else column for k, column in columns.items()}
-        self.columns.setdefault("rows", self.columns["n"])
+        columns.setdefault("rows", columns["n"])
+        self.where = {name: np.flatnonzero(column) for name, column in columns.items()}
+        self.kind = {name: _as_slice(unit[rows]) for name, rows in self.where.items()}
+        filled = {name: column[self.where[name]] for name, column in columns.items()}
+        # What is 1 in every row is not multiplied with.
+        self.filled = {k: None if (column == 1).all() else column for k, column in filled.items()}
+        self._known: dict[Any, Any] = {}
 
-    def sums(self, weights: Array) -> Sums:
-        """The sums by cell, for weights of the kinds with any leading axes."""
-        return _Drawn(self, weights if self.each else np.take(weights, self.unit, axis=-1))
+    def before(self, name: str, of: str, *, inclusive: bool) -> Ints:
+        """How many rows have some of a sum before (or up to) each row that has some of another."""
+        side: Any = "right" if inclusive else "left"
+        return self._once(
+            (name, of, side), lambda: np.searchsorted(self.where[name], self.where[of], side)
+        )
+
+    def apart(self, name: str, of: str) -> bool:
+        """Whether no row has some of both sums."""
+        return self._once(
+            (name, of), lambda: len(np.intersect1d(self.where[name], self.where[of])) == 0
+        )
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
 
 class _Drawn(Sums):
-    """The sums of draws by cell, each made when it is asked for."""
+    """The sums by cell for weights of the kinds, with any leading axes; made when asked for."""
 
     _part: _Part
-    _drawn: Array
+    _weights: Array
+    _filled: dict[str, Array]
 
-    def __init__(self, part: _Part, drawn: Array) -> None:
+    def __init__(self, part: _Part, weights: Array) -> None:
         super().__init__({}, part.classes)
-        self.__dict__.update(_part=part, _drawn=drawn)
+        self.__dict__.update(_part=part, _weights=weights, _filled={})
 
     def __getattr__(self, name: str) -> Floats:
         part = self._part
-        if name not in part.columns:
+        if name not in part.where:
             return super().__getattr__(name)  # type: ignore[no-any-return]  # raises
-        column = part.columns[name]
-        sums = self._drawn.astype(float) if column is None else self._drawn * column
-        if len(part.starts) < len(part.unit):
+        sums = np.zeros((*self._weights.shape[:-1], len(part.unit)))
+        sums[..., part.where[name]] = self.filled(name)
+        if not part.alone:
             sums = np.add.reduceat(sums, part.starts, axis=-1)
         self.__dict__[name] = sums
         return sums
+
+    def filled(self, name: str) -> Array:
+        """A sum at the rows that have some of it; whole numbers where they are weights alone."""
+        if name not in self._filled:
+            kind, column = self._part.kind[name], self._part.filled[name]
+            if isinstance(kind, slice):
+                drawn = self._weights[..., kind]
+            else:
+                drawn = np.take(self._weights, kind, axis=-1)
+            self._filled[name] = drawn.astype(np.int64) if column is None else drawn * column
+        return self._filled[name]
+
+    def total(self, term: Term) -> Any:
+        """The sum of a term over all cells."""
+        if isinstance(term, str):
+            return self.filled(term).sum(-1).astype(float)
+        return super().total(term)
+
+    def dot(self, left: Term, right: Term) -> Any:
+        """The sum of a product of terms over all cells."""
+        if not (isinstance(left, str) and self._part.alone):
+            return super().dot(left, right)
+        there = _There(self._part, self, left)
+        return np.einsum("...k,...k->...", there.by_cell(left), there.by_cell(right))
+
+
+class _There(Sums):
+    """The sums of draws at the cells that have some of one sum, where every row is a cell."""
+
+    _part: _Part
+    _drawn: _Drawn
+    _of: str
+
+    def __init__(self, part: _Part, drawn: _Drawn, of: str) -> None:
+        super().__init__({}, (part.classes[0][part.where[of]],))
+        self.__dict__.update(_part=part, _drawn=drawn, _of=of)
+
+    def __getattr__(self, name: str) -> Floats:
+        part, of = self._part, self._of
+        if name == of:
+            return self._drawn.filled(name).astype(float)
+        if name in part.where and part.apart(name, of):
+            return np.zeros(1)
+        return np.take(getattr(self._drawn, name), part.where[of], axis=-1)
+
+    def from_bottom(self, term: Term) -> Array:
+        """The sum of a term over the cells up to each, inclusive."""
+        part, of = self._part, self._of
+        if not isinstance(term, str):
+            return np.take(self._drawn.from_bottom(term), part.where[of], axis=-1)
+        running = _running(self._drawn.filled(term))
+        return np.take(running, part.before(term, of, inclusive=True), axis=-1)
+
+    def from_top(self, term: Term) -> Array:
+        """The sum of a term over the cells from the highest down to each, inclusive."""
+        part, of = self._part, self._of
+        if not isinstance(term, str):
+            return np.take(self._drawn.from_top(term), part.where[of], axis=-1)
+        running = _running(self._drawn.filled(term)[..., ::-1])[..., ::-1]
+        return np.take(running, part.before(term, of, inclusive=False), axis=-1)
+
+
+def _as_slice(index: Ints) -> Ints | slice:
+    """Positions that follow one another as a slice, which takes them without a copy."""
+    if len(index) and (np.diff(index) == 1).all():
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index
+
+
+def _running(values: Array) -> Array:
+    """The sums of none, one, two, ... of the values."""
+    running = np.zeros((*values.shape[:-1], values.shape[-1] + 1), values.dtype)
+    np.cumsum(values, axis=-1, out=running[..., 1:])
+    return running
 
 
 def _units(kinds: Kinds) -> tuple[Ints, Ints, Ints | None]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from frame_eval.columns import Input, Source, category, label
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.metrics.classification import accuracy_like, matrix_metric, opposite
 from frame_eval.metrics.confusion import (
     MATRIX,
@@ -202,11 +202,25 @@ def _samples(family: Family, asked: Asked) -> Metric:
     )
 
 
+def _names(labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    """The classes that labels= names, each once."""
+    if labels is None:
+        return None
+    names = () if isinstance(labels, str) else tuple(labels)
+    if not names:
+        raise EvalError(f"labels={labels!r} is not a list of classes")
+    if len(set(names)) < len(names):
+        raise EvalError(f"labels={list(names)!r} names a class twice")
+    return names
+
+
 def of_family(family: Family, asked: Asked) -> Metric:
     """A member of the family under one of the averages."""
     average = asked.average
     check_option("average", average, AVERAGES)
     check_option("zero_division", asked.zero_division, (None, 0, 1))
+    check_whole("min_support", asked.min_support, 0)
+    asked = asked._replace(labels=_names(asked.labels))
     if asked.min_support and average not in ("macro", "weighted"):
         raise EvalError("min_support= goes with average='macro' or 'weighted'")
     if asked.label_of is not None:

@@ -7,12 +7,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from frame_eval.columns import Source, label
 from frame_eval.metrics.calibration import (
     DEBIASED,
     Asked,
     Bins,
+    OfBins,
     Strategy,
     empty,
     no_slopes,
@@ -21,6 +23,7 @@ from frame_eval.metrics.calibration import (
     remark,
 )
 from frame_eval.metrics.core import Metric
+from frame_eval.metrics.expressions import mean_within, ties
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -30,6 +33,10 @@ def _squared_gap(b: Bins) -> Array:
     return value
 
 
+def _squared_gap_expression(y: pl.Expr, p: pl.Expr, code: pl.Expr) -> pl.Expr:
+    return (mean_within(y - p, code) ** 2).mean()
+
+
 def _unbiased_squared_gap(b: Bins) -> Array:
     """Without what chance adds in each bin; bins of one row can not say how much that is."""
     several = b.rows > 1
@@ -37,6 +44,12 @@ def _unbiased_squared_gap(b: Bins) -> Array:
     weight = np.where(several, b.n, 0.0)
     value: Array = (weight * (b.gap**2 - chance)).sum(-1) / weight.sum(-1)
     return value
+
+
+def _unbiased_squared_gap_expression(y: pl.Expr, p: pl.Expr, code: pl.Expr) -> pl.Expr:
+    rate, rows = mean_within(y, code), ties(code)
+    squared = mean_within(y - p, code) ** 2 - rate * (1.0 - rate) / (rows - 1.0)
+    return squared.filter(rows > 1).mean()
 
 
 def _overall(b: Bins) -> Array:
@@ -49,6 +62,13 @@ def _spread(b: Bins) -> Array:
     return value
 
 
+def _spread_expression(y: pl.Expr, _: pl.Expr, code: pl.Expr) -> pl.Expr:
+    return ((mean_within(y, code) - y.mean()) ** 2).mean()
+
+
+RELIABILITY = OfBins(_squared_gap, _squared_gap_expression)
+RELIABILITY_DEBIASED = OfBins(_unbiased_squared_gap, _unbiased_squared_gap_expression)
+RESOLUTION = OfBins(_spread, _spread_expression)
 FLAT = "flat where half of the rows are positive: no interval by default"
 
 
@@ -99,10 +119,10 @@ def brier_reliability(
     """
     asked = Asked(target, prob, bins, strategy, positive)
     if not debiased:
-        return of_bins("brier_reliability", _squared_gap, asked)
+        return of_bins("brier_reliability", RELIABILITY, asked)
     return of_bins(
         "brier_reliability_debiased",
-        _unbiased_squared_gap,
+        RELIABILITY_DEBIASED,
         asked,
         bounds=(None, None),
         note=partial(remark, DEBIASED),
@@ -144,7 +164,7 @@ def brier_resolution(
     0.0833
     """
     asked = Asked(target, prob, bins, strategy, positive)
-    return of_bins("brier_resolution", _spread, asked, better="higher")
+    return of_bins("brier_resolution", RESOLUTION, asked, better="higher")
 
 
 def _y(c: Any) -> Any:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from frame_eval.columns import (
     Input,
     Source,
+    bin_of,
     binned,
     label,
     member,
@@ -21,8 +23,9 @@ from frame_eval.columns import (
     score,
     top,
 )
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.expressions import mean_within
 from frame_eval.metrics.multiclass import Order, rows_of_classes
 from frame_eval.metrics.probability import inputs_of_classes
 
@@ -82,14 +85,37 @@ def _by_bin(code: Array, bins: int, s: Any) -> Bins:
     return Bins(added(s.n), added(s.y), added(s.p), added(s.rows))
 
 
+class OfBins(NamedTuple):
+    """A function of bins, the same of the labels, probabilities and bins of rows as an expression
+    (None where no expression says it), and how those of several classes are joined.
+    """
+
+    value: Callable[[Bins], Array]
+    expression: Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr] | None = None
+    join: Literal["mean", "max"] = "mean"
+
+    def joined(self, values: Sequence[Array]) -> Array:
+        """One value of those of all classes."""
+        found: Array = getattr(np.stack(values, -1), self.join)(-1)
+        return found
+
+
 def _mean_gap(b: Bins) -> Array:
     value: Array = (b.weight * b.gap).sum(-1)
     return value
 
 
+def _mean_gap_expression(y: pl.Expr, p: pl.Expr, code: pl.Expr) -> pl.Expr:
+    return mean_within(y - p, code).abs().mean()
+
+
 def _largest_gap(b: Bins) -> Array:
     value: Array = b.gap.max(-1) + 0.0 * b.weight.sum(-1)
     return value
+
+
+def _largest_gap_expression(y: pl.Expr, p: pl.Expr, code: pl.Expr) -> pl.Expr:
+    return mean_within(y - p, code).abs().max()
 
 
 def _debiased_gap(b: Bins) -> Array:
@@ -105,18 +131,39 @@ def _debiased_gap(b: Bins) -> Array:
     return value
 
 
-def _value_of_bins(value: Callable[[Bins], Array], bins_of: Callable[[Any], Bins], s: Any) -> Array:
-    return value(bins_of(s))
+ECE = OfBins(_mean_gap, _mean_gap_expression)
+MCE = OfBins(_largest_gap, _largest_gap_expression, "max")
+ECE_DEBIASED = OfBins(_debiased_gap)
 
 
-def _of_each_class(
-    value: Callable[[Bins], Array],
-    join: Callable[[Array], Array],
-    bins: int,
-    strategy: Strategy,
-    size: int,
-    s: Any,
-) -> Array:
+def _value_of_bins(of: OfBins, bins_of: Callable[[Any], Bins], s: Any) -> Array:
+    return of.value(bins_of(s))
+
+
+def _code_expression(bins: int, strategy: Strategy, p: pl.Expr) -> pl.Expr:
+    if strategy == "uniform":
+        code: pl.Expr = bin_of(p, bins)
+        return code
+    below = (p.rank("min").cast(pl.Float64) - 1.0) / p.len()
+    return (bins * below + 1e-9).floor().clip(upper_bound=bins - 1.0)
+
+
+def _expression(of: OfBins, asked: Asked, sums: Any, c: Any) -> Any:
+    assert of.expression is not None
+    row = sums(c)
+    return of.expression(row["y"], row["p"], _code_expression(asked.bins, asked.strategy, c.p))
+
+
+def _expression_of_classes(of: OfBins, asked: Asked, size: int, c: Any) -> Any:
+    assert of.expression is not None
+    values = []
+    for k, y in enumerate(rows_of_classes(size, c).values()):
+        p = getattr(c, f"s{k}")
+        values.append(of.expression(y, p, _code_expression(asked.bins, asked.strategy, p)))
+    return pl.max_horizontal(values) if of.join == "max" else pl.mean_horizontal(values)
+
+
+def _of_each_class(of: OfBins, bins: int, strategy: Strategy, size: int, s: Any) -> Array:
     """The values of all classes, each by its own probabilities, as one."""
     values = []
     for k in range(size):
@@ -125,20 +172,10 @@ def _of_each_class(
         sums = Sums({"n": n, "y": y, "p": n * order.scores, "rows": rows})
         if strategy == "uniform":
             code = np.clip(np.ceil(order.scores * bins - 1e-9), 1, bins).astype(int) - 1
-            values.append(value(_by_bin(code, bins, sums)))
+            values.append(of.value(_by_bin(code, bins, sums)))
         else:
-            values.append(value(_equal_mass(bins, sums)))
-    return join(np.stack(values, -1))
-
-
-def _mean(values: Array) -> Array:
-    mean: Array = values.mean(-1)
-    return mean
-
-
-def _largest(values: Array) -> Array:
-    largest: Array = values.max(-1)
-    return largest
+            values.append(of.value(_equal_mass(bins, sums)))
+    return of.joined(values)
 
 
 def _y_and_p(c: Any) -> Any:
@@ -185,20 +222,13 @@ class Asked(NamedTuple):
     multi_class: MultiClass = "classwise"
 
 
-def of_bins(
-    name: str,
-    value: Callable[[Bins], Array],
-    asked: Asked,
-    join: Callable[[Array], Array] = _mean,
-    **options: Any,
-) -> Metric:
+def of_bins(name: str, of: OfBins, asked: Asked, **options: Any) -> Metric:
     """A function of bins: of equal width as cells, or made of the distinct probabilities.
 
     Of several classes it is that of the most probable one, or all of them joined.
     """
     bins = asked.bins
-    if not isinstance(bins, int) or bins < 1:  # type: ignore[redundant-expr]  # users are not checked
-        raise EvalError(f"bins={bins!r} is not a positive integer")
+    check_whole("bins", bins, 1)
     check_option("strategy", asked.strategy, get_args(Strategy))
     check_option("multi_class", asked.multi_class, get_args(MultiClass))
     chosen = {
@@ -223,7 +253,7 @@ def of_bins(
             raise EvalError(f"positive={asked.positive!r} goes with one column of probabilities")
         inputs = inputs_of_classes(asked.target, asked.prob)
         if asked.multi_class == "classwise":
-            return _of_classes(name, value, join, asked, inputs, **chosen)
+            return _of_classes(name, of, asked, inputs, **chosen)
         name, sums = f"confidence_{name}", _top_and_p
         inputs["rank"] = rank_of_truth(asked.target, asked.prob)
         inputs["p"] = top(asked.prob.values())
@@ -232,19 +262,19 @@ def of_bins(
         name,
         inputs,
         sums,
-        partial(_value_of_bins, value, _equal_width if uniform else partial(_equal_mass, bins)),
+        partial(_value_of_bins, of, _equal_width if uniform else partial(_equal_mass, bins)),
         cells=("bin",),
         ordered=not uniform,
         gradient=no_slopes,
         smooth=False,
+        expression=of.expression and partial(_expression, of, asked, sums),
         **chosen,
     )
 
 
 def _of_classes(
     name: str,
-    value: Callable[[Bins], Array],
-    join: Callable[[Array], Array],
+    of: OfBins,
     asked: Asked,
     inputs: Mapping[str, Input | Source],
     **options: Any,
@@ -256,11 +286,12 @@ def _of_classes(
         f"classwise_{name}",
         {**inputs, **scores, "y": member(asked.target, asked.prob)},
         partial(rows_of_classes, size),
-        partial(_of_each_class, value, join, asked.bins, asked.strategy, size),
+        partial(_of_each_class, of, asked.bins, asked.strategy, size),
         cells=tuple(scores),
         ordered=True,
         gradient=no_slopes,
         smooth=False,
+        expression=of.expression and partial(_expression_of_classes, of, asked, size),
         **options,
     )
 
@@ -324,7 +355,7 @@ def ece(
     >>> round(df.eval.summary(several)["estimate"].item(), 4)
     0.2333
     """
-    return of_bins("ece", _mean_gap, Asked(target, prob, bins, strategy, positive, multi_class))
+    return of_bins("ece", ECE, Asked(target, prob, bins, strategy, positive, multi_class))
 
 
 def mce(
@@ -362,7 +393,7 @@ def mce(
     0.1667
     """
     asked = Asked(target, prob, bins, strategy, positive, multi_class)
-    return of_bins("mce", _largest_gap, asked, _largest)
+    return of_bins("mce", MCE, asked)
 
 
 def ece_debiased(
@@ -406,4 +437,4 @@ def ece_debiased(
     """
     asked = Asked(target, prob, bins, strategy, positive, multi_class)
     note = partial(remark, DEBIASED)
-    return of_bins("ece_debiased", _debiased_gap, asked, bounds=(None, None), note=note)
+    return of_bins("ece_debiased", ECE_DEBIASED, asked, bounds=(None, None), note=note)

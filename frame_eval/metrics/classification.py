@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
+import polars as pl
+
 from frame_eval.columns import Source, category, equal
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.metrics.confusion import (
     NO_LABELS,
     Averaging,
@@ -28,6 +30,7 @@ from frame_eval.metrics.costs import (
     weighted_kappa,
     weighted_kappa_gradient,
 )
+from frame_eval.metrics.expressions import ties
 from frame_eval.metrics.means import NO_ROWS
 from frame_eval.metrics.multilabel import mean_of_rows, the_same
 
@@ -110,6 +113,28 @@ def opposite(c: Any) -> Any:
     return 1 - c.y
 
 
+def _chance_expression(c: Any) -> tuple[Any, Any, Any]:
+    """How many pairs of rows agree: a label and a prediction, two labels, two predictions."""
+    truth, predicted = ties(c.y).sum(), ties(c.p).sum()
+    return (ties(c.y.append(c.p)).sum() - truth - predicted) / 2, truth, predicted
+
+
+def _mcc_expression(c: Any) -> Any:
+    n, correct = c.y.len().cast(pl.Float64), (c.y == c.p).sum()
+    both, truth, predicted = _chance_expression(c)
+    return (correct * n - both) / ((n**2 - truth) * (n**2 - predicted)).sqrt()
+
+
+def _kappa_expression(c: Any) -> Any:
+    chance = _chance_expression(c)[0] / c.y.len().cast(pl.Float64) ** 2
+    return ((c.y == c.p).mean() - chance) / (1 - chance)
+
+
+def _balanced_expression(c: Any) -> Any:
+    """A right row adds its share of the rows of its class."""
+    return (1 / ties(c.y)).filter(c.y == c.p).sum() / c.y.n_unique()
+
+
 def mcc(target: Source, pred: Source) -> Metric:
     """Matthews correlation of labels and predictions, for two or more classes (Gorodkin 2004).
 
@@ -144,6 +169,7 @@ def mcc(target: Source, pred: Source) -> Metric:
         better="higher",
         bounds=(-1, 1),
         undefined={"one class only": one_margin},
+        expression=_mcc_expression,
     )
 
 
@@ -202,6 +228,7 @@ def cohen_kappa(
             partial(whole, kappa_score),
             gradient=partial(whole_gradient, kappa_score),
             undefined={"chance agreement is 1": certain_chance},
+            expression=_kappa_expression,
             **common,
         )
     arguments = (labels, 1 if weights == "linear" else 2)
@@ -243,6 +270,7 @@ def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> 
     >>> df.eval.summary(fe.balanced_accuracy("gold", "pred"))["estimate"].item()
     0.75
     """
+    check_whole("min_support", min_support, 0)
     arguments = (recall_score, Averaging("macro", least=min_support))
     return matrix_metric(
         "balanced_accuracy",
@@ -254,4 +282,5 @@ def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> 
         better="higher",
         bounds=(0, 1),
         undefined=NO_LABELS,
+        expression=None if min_support else _balanced_expression,
     )

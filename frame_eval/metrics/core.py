@@ -180,8 +180,12 @@ class Metric:
         A step that makes one row per example first.
     note
         From the sums to a remark on each value ("" for none).
+    matched
+        Inputs whose mean should be that of the other system in a comparison, each with what it is
+        called: a note says where it is not. A first label is such an input, called prevalence.
     expression
-        From the inputs to the metric as one Polars expression, where the sums do not say it.
+        From the inputs (of the rows without a missing one) to the metric as one Polars expression,
+        where the sums do not say it.
 
     Raises
     ------
@@ -227,6 +231,7 @@ class Metric:
     per_class: PerClass | None = field(default=None, kw_only=True)
     unit: Unit | None = field(default=None, kw_only=True)
     note: Finish | None = field(default=None, kw_only=True)
+    matched: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     expression: Finish | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -283,7 +288,9 @@ class Metric:
         Raises
         ------
         EvalError
-            For metrics over cells or units, which no single expression says: use ``summary``.
+            For metrics over units and those over cells that no expression says: averages over
+            classes of precision and its kin, weighted kappa, ``expected_cost``, recalibration and
+            ``ece_debiased``. Use ``summary``.
 
         Examples
         --------
@@ -296,10 +303,11 @@ class Metric:
             raise EvalError(f"{self.name!r} is not one expression; use frame.eval.summary")
         columns = {name: i.build(pl, _natives(i), None) for name, i in self.made.items()}
         valid = pl.all_horizontal(*(column.is_not_null() for column in columns.values()))
-        whole = {name: pl.when(valid).then(column) for name, column in columns.items()}
         if self.expression is not None:
-            value = self.expression(Sums(whole))
+            kept = {name: column.filter(valid) for name, column in columns.items()}
+            value = self.expression(Sums(kept))
         else:
+            whole = {name: pl.when(valid).then(column) for name, column in columns.items()}
             values = {name: value.sum() for name, value in self.sums(Sums(whole)).items()}
             value = self.finish(Sums({"n": valid.sum().cast(pl.Float64), **values}))
         return pl.when(value.is_finite()).then(value).alias(self.name)

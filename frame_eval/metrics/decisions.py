@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from frame_eval.columns import Source, equal, label, rank_of_truth
-from frame_eval.errors import EvalError, listing
+from frame_eval.errors import EvalError, check_whole, listing
 from frame_eval.metrics.classification import matrix_metric, opposite
 from frame_eval.metrics.core import Better, Metric, Proportion
 from frame_eval.metrics.costs import mean_cost, mean_cost_gradient, no_cells
@@ -428,7 +429,8 @@ def top_k_accuracy(target: Source, scores: Mapping[Any, Source], k: int) -> Metr
     >>> df.eval.summary(metric)["estimate"].item()
     0.5
     """
-    if not isinstance(k, int) or not 1 <= k < len(scores):  # type: ignore[redundant-expr]  # users are not checked
+    check_whole("k", k, 1)
+    if k >= len(scores):
         raise EvalError(
             f"k={k!r} is not between 1 and {len(scores) - 1}, one less than the classes"
         )
@@ -443,6 +445,20 @@ def top_k_accuracy(target: Source, scores: Mapping[Any, Source], k: int) -> Metr
         undefined=NO_ROWS,
         worst={"rank": len(scores)},
     )
+
+
+def _check_costs(costs: object) -> None:
+    """Raise unless they map pairs to finite numbers."""
+    if not isinstance(costs, Mapping):
+        raise EvalError(
+            f"costs is a {type(costs).__name__}, not a mapping from (label, prediction) to the "
+            "cost: {('ham', 'spam'): 5.0, ('spam', 'ham'): 1.0}"
+        )
+    for pair, cost in costs.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise EvalError(f"costs has {pair!r} where a pair (label, prediction) is meant")
+        if not isinstance(cost, Real) or not math.isfinite(cost):
+            raise EvalError(f"the cost of {pair!r} is {cost!r}, not a finite number")
 
 
 def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], float]) -> Metric:
@@ -464,8 +480,8 @@ def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], 
     Raises
     ------
     EvalError
-        When the cost of a pair of classes is missing or not finite; in a verb for classes that
-        have no costs.
+        When costs are no mapping from pairs, or that of a pair of classes is missing or not finite;
+        in a verb for classes that have no costs.
 
     Examples
     --------
@@ -475,13 +491,11 @@ def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], 
     >>> df.eval.summary(fe.expected_cost("gold", "pred", costs))["estimate"].item()
     2.0
     """
+    _check_costs(costs)
     classes = list(dict.fromkeys(value for pair in costs for value in pair))
     lost = [(y, p) for y in classes for p in classes if y != p and (y, p) not in costs]
     if lost or not costs:
         raise EvalError(f"costs of (label, prediction) are missing: {listing(lost)}")
-    for pair, cost in costs.items():
-        if not math.isfinite(cost):
-            raise EvalError(f"the cost of {pair!r} is {cost!r}, not a finite number")
     priced = dict(costs)
     least, most = min(0.0, *priced.values()), max(priced.values())
     return matrix_metric(

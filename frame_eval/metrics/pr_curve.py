@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from frame_eval.columns import Source
-from frame_eval.errors import EvalError
+from frame_eval.errors import EvalError, check_share, is_share, is_whole
 from frame_eval.metrics.core import Metric, Sums
+from frame_eval.metrics.expressions import from_top, rank_above, rank_from_top, ties
 from frame_eval.metrics.multiclass import Average, Ranking, averaged_ranking
 from frame_eval.metrics.scores import (
     NO_POSITIVES,
@@ -18,7 +20,6 @@ from frame_eval.metrics.scores import (
     ROUGH,
     SIDES,
     check_several,
-    check_share,
     check_single,
     no_negatives,
     of_scores,
@@ -97,10 +98,25 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
     return found
 
 
+def _ap_at_expression(prevalence: float, c: Any) -> Any:
+    hits = from_top(c.y, c.s) / c.y.sum() * prevalence
+    alarms = from_top(1 - c.y, c.s) / (1 - c.y).sum() * (1 - prevalence)
+    return (hits / (hits + alarms)).filter(c.y == 1).mean()
+
+
 def _ap_note(s: Any) -> Any:
     prevalence, positives = prevalence_of(s), rows_of(s.total("pos"), s)
     few = f"{positives} positives: biased, and optimistic"
     return f"{prevalence}; {few}" if prevalence and positives < 50 else prevalence
+
+
+def _ap_at_note(prevalence: float, s: Any) -> Any:
+    """A negative stands for many where positives are rarer than in the sample: few decide."""
+    worth = rows_of(s.total("neg"), s) * prevalence / (1 - prevalence)
+    text = _ap_note(s)
+    if worth >= 100 or not text:
+        return text
+    return f"{text}; negatives as for {worth:.3g} positives: biased upwards, errors too short"
 
 
 def _ap_expression(c: Any) -> Any:
@@ -109,7 +125,9 @@ def _ap_expression(c: Any) -> Any:
     return (c.s.filter(c.y == 1).rank("max", descending=True) / flagged).mean()
 
 
-AP = Ranking("average_precision", _ap, _ap_gradient, NO_POSITIVES, _ap_note, apart=False)
+AP = Ranking(
+    "average_precision", _ap, _ap_gradient, NO_POSITIVES, _ap_note, _ap_expression, apart=False
+)
 
 
 def average_precision(
@@ -118,7 +136,7 @@ def average_precision(
     *,
     positive: Any = None,
     average: Average = "macro",
-    at_prevalence: float | None = None,
+    at_prevalence: float | Mapping[Any, float] | None = None,
 ) -> Metric:
     """The step-wise area under the precision-recall curve, sum of (R_k - R_k-1) P_k.
 
@@ -140,23 +158,27 @@ def average_precision(
     at_prevalence
         Restate it for a population in which this share is positive: the classes are weighted
         accordingly, with precision pi TPR / (pi TPR + (1 - pi) FPR). Random scores have the
-        prevalence for their average precision, so values at different ones do not compare.
+        prevalence for their average precision, so values at different ones do not compare. Of
+        several classes, a mapping from each to its share of that population; they sum to 1.
 
     Returns
     -------
     Metric
         Called ``average_precision``, or like ``macro_average_precision``, between 0 and 1. Errors
         are linearised by the influence of each row, the interval is made on the logit scale (Boyd,
-        Eng and Page 2013); ``note`` has the prevalence, and warns under 50 positives, where the
-        estimate is biased and optimistic. Null without positives, and with ``at_prevalence``
-        without negatives; classes that no row is of are left out of an average and named in
-        ``note``.
+        Eng and Page 2013). ``note`` has the prevalence, and warns under 50 positives, where the
+        estimate is biased and optimistic; and with ``at_prevalence`` where the negatives would come
+        with fewer than 100 positives, as few of the highest scores then decide: the estimate is
+        biased upwards and errors are too short, those of the bootstrap as well. Of an average the
+        note is about its rarest class. Null without positives, and with ``at_prevalence`` without
+        negatives or without rows of one of several classes; else classes that no row is of are left
+        out of an average and named in ``note``.
 
     Raises
     ------
     EvalError
-        When ``at_prevalence`` is not between 0 and 1 or goes with several classes, and as
-        :func:`roc_auc`.
+        When ``at_prevalence`` is not between 0 and 1, or not shares of all classes that sum to 1,
+        and as :func:`roc_auc`.
 
     Examples
     --------
@@ -167,9 +189,7 @@ def average_precision(
     """
     if isinstance(scores, Mapping):
         check_single(positive)
-        if at_prevalence is not None:
-            raise EvalError(f"at_prevalence={at_prevalence!r} goes with one column of scores")
-        return averaged_ranking(AP, target, scores, average)
+        return averaged_ranking(AP, target, scores, average, shares=at_prevalence)
     check_several(average)
     if at_prevalence is None:
         return of_scores(
@@ -184,6 +204,7 @@ def average_precision(
             expression=_ap_expression,
         )
     check_share("at_prevalence", at_prevalence)
+    assert not isinstance(at_prevalence, Mapping)
     return of_scores(
         f"average_precision(prevalence={at_prevalence:g})",
         target,
@@ -193,7 +214,8 @@ def average_precision(
         gradient=partial(_ap_at_gradient, at_prevalence),
         samples=SIDES,
         undefined=ONE_CLASS,
-        note=_ap_note,
+        note=partial(_ap_at_note, at_prevalence),
+        expression=partial(_ap_at_expression, at_prevalence),
     )
 
 
@@ -215,6 +237,23 @@ def _recall_at_precision(least: float, s: Any) -> Any:
     recall, precision = _points(s)
     reached = (precision >= least - 1e-12) & (recall > 0)
     return np.where(reached.any(-1), np.where(reached, recall, 0.0).max(-1), np.nan)
+
+
+def _points_expression(c: Any) -> tuple[Any, Any]:
+    """Recall (null without positives) and precision of a threshold at the score of each row."""
+    hits = from_top(c.y, c.s)
+    return (hits / c.y.sum()).fill_nan(None), hits / rank_from_top(c.s)
+
+
+def _precision_at_recall_expression(least: float, c: Any) -> Any:
+    recall, precision = _points_expression(c)
+    first = c.s.filter(recall >= least - 1e-12).max()
+    return precision.filter(c.s == first).first()
+
+
+def _recall_at_precision_expression(least: float, c: Any) -> Any:
+    recall, precision = _points_expression(c)
+    return recall.filter((precision >= least - 1e-12) & (recall > 0)).max()
 
 
 def _unreachable(least: float, s: Any) -> Any:
@@ -256,7 +295,7 @@ def precision_at_recall(
     >>> df.eval.summary(fe.precision_at_recall("y", "score", 0.8))["estimate"].item()
     0.6666666666666666
     """
-    _check_bound("recall", recall)
+    check_share("recall", recall, whole=True)
     return of_scores(
         f"precision_at_recall({recall:g})",
         target,
@@ -265,6 +304,7 @@ def precision_at_recall(
         partial(_precision_at_recall, recall),
         **ROUGH_SHARE,
         undefined=NO_POSITIVES,
+        expression=partial(_precision_at_recall_expression, recall),
     )
 
 
@@ -304,7 +344,7 @@ def recall_at_precision(
     >>> df.eval.summary(fe.recall_at_precision("y", "score", 0.9))["estimate"].item()
     0.5
     """
-    _check_bound("precision", precision)
+    check_share("precision", precision, whole=True)
     return of_scores(
         f"recall_at_precision({precision:g})",
         target,
@@ -316,12 +356,8 @@ def recall_at_precision(
             **NO_POSITIVES,
             f"no threshold reaches precision {precision:g}": partial(_unreachable, precision),
         },
+        expression=partial(_recall_at_precision_expression, precision),
     )
-
-
-def _check_bound(name: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise EvalError(f"{name}={value!r} is not above 0 and at most 1")
 
 
 def _top(k: float, s: Any) -> tuple[Any, Any]:
@@ -348,10 +384,31 @@ def _recall_at_k(k: float, s: Any) -> Any:
         return _top(k, s)[0] / np.sum(s.pos, axis=-1)
 
 
+def _hits_expression(fit: Any, c: Any) -> Any:
+    """Expected positives among so many rows with the highest scores."""
+    return (c.y * ((fit - rank_above(c.s)) / ties(c.s)).clip(0.0, 1.0)).sum()
+
+
+def precision_of_top(fit: Any, c: Any) -> Any:
+    """The share of positives among so many rows with the highest scores, as an expression."""
+    return _hits_expression(fit, c) / fit
+
+
+def _fit_expression(k: float, c: Any) -> Any:
+    rows = c.y.len().cast(pl.Float64)
+    return k * rows if k < 1 else rows.clip(upper_bound=k)
+
+
+def _precision_at_k_expression(k: float, c: Any) -> Any:
+    return precision_of_top(_fit_expression(k, c), c)
+
+
+def _recall_at_k_expression(k: float, c: Any) -> Any:
+    return _hits_expression(_fit_expression(k, c), c) / c.y.sum()
+
+
 def _check_k(k: float) -> float:
-    given: object = k
-    whole = isinstance(given, int) and not isinstance(given, bool) and given >= 1
-    if not (whole or (isinstance(given, float) and 0 < given < 1)):
+    if not is_whole(k, 1) and not is_share(k):
         raise EvalError(f"k={k!r} is neither a number of rows (3) nor a share of them (0.05)")
     return k
 
@@ -392,8 +449,15 @@ def precision_at_k(target: Source, scores: Source, k: float, *, positive: Any = 
     >>> df.eval.summary(fe.precision_at_k("y", "score", 2))["estimate"].item()
     0.75
     """
-    finish = partial(_precision_at_k, _check_k(k))
-    return of_scores(f"precision@{k}", target, scores, positive, finish, **ROUGH_SHARE)
+    return of_scores(
+        f"precision@{k}",
+        target,
+        scores,
+        positive,
+        partial(_precision_at_k, _check_k(k)),
+        **ROUGH_SHARE,
+        expression=partial(_precision_at_k_expression, k),
+    )
 
 
 def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = None) -> Metric:
@@ -440,4 +504,5 @@ def recall_at_k(target: Source, scores: Source, k: float, *, positive: Any = Non
         partial(_recall_at_k, _check_k(k)),
         **ROUGH_SHARE,
         undefined=NO_POSITIVES,
+        expression=partial(_recall_at_k_expression, k),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from frame_eval.columns import Source, label
-from frame_eval.errors import EvalError
+from frame_eval.errors import EvalError, check_share
 from frame_eval.metrics.averages import Asked, Average, Family, of_family
 from frame_eval.metrics.confusion import (
     fbeta_score,
@@ -17,7 +19,6 @@ from frame_eval.metrics.confusion import (
     specificity_score,
 )
 from frame_eval.metrics.core import Metric
-from frame_eval.metrics.scores import check_share
 
 
 def _sums_tp_fp(c: Any) -> Any:
@@ -261,7 +262,7 @@ def fbeta(
     Raises
     ------
     EvalError
-        When beta is not positive; otherwise as :func:`precision`.
+        When beta is not a positive number; otherwise as :func:`precision`.
 
     Examples
     --------
@@ -270,8 +271,9 @@ def fbeta(
     >>> round(df.eval.summary(fe.fbeta("gold", "pred", 2))["estimate"].item(), 4)
     0.6667
     """
-    if not beta > 0:
-        raise EvalError(f"beta={beta!r} is not positive")
+    given: object = beta
+    if not isinstance(given, Real) or not 0 < float(given) < math.inf:
+        raise EvalError(f"beta={beta!r} is not a positive number")
     asked = Asked(
         target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )

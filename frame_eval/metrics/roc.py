@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from frame_eval.columns import Source
+from frame_eval.errors import check_share
 from frame_eval.metrics.core import Metric
+from frame_eval.metrics.expressions import above, from_top
 from frame_eval.metrics.multiclass import Average, MultiClass, Ranking, averaged_ranking
 from frame_eval.metrics.scores import (
     ONE_CLASS,
     ROUGH,
     SIDES,
     check_several,
-    check_share,
     check_single,
     few,
     no_negatives,
@@ -61,7 +62,7 @@ def _auc_expression(c: Any) -> Any:
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
 
-AUC = Ranking("roc_auc", _auc, _auc_gradient, ONE_CLASS, few, apart=True)
+AUC = Ranking("roc_auc", _auc, _auc_gradient, ONE_CLASS, few, _auc_expression, apart=True)
 
 
 def roc_auc(
@@ -262,6 +263,16 @@ def _partial_gradient(most: float, standardized: bool, s: Any) -> Any:
     return {"pos": scale * pos[::-1], "neg": scale * neg[::-1]}
 
 
+def _partial_expression(most: float, standardized: bool, c: Any) -> Any:
+    """The mean over negatives of the height at each, as far as it is inside."""
+    before, up = (part(c.y, c.s) / c.y.sum() for part in (above, from_top))
+    start, right = (part(1 - c.y, c.s) / (1 - c.y).sum() for part in (above, from_top))
+    inside = ((most - start) / (right - start)).clip(0.0, 1.0)
+    area = (inside * (before + (up - before) * inside / 2)).filter(c.y == 0).mean()
+    low = most**2 / 2
+    return (1 + (area - low) / (most - low)) / 2 if standardized else area
+
+
 def partial_auc(
     target: Source,
     scores: Source,
@@ -319,6 +330,7 @@ def partial_auc(
         undefined=ONE_CLASS,
         bounds=(0, 1 if standardized else max_fpr),
         note=few,
+        expression=partial(_partial_expression, max_fpr, standardized),
     )
 
 
@@ -326,6 +338,11 @@ def _ks(s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         pos, neg = (np.cumsum(x, -1) / x.sum(-1, keepdims=True) for x in (s.pos, s.neg))
     return np.abs(pos - neg).max(-1)
+
+
+def _ks_expression(c: Any) -> Any:
+    pos, neg = (from_top(x, c.s) / x.sum() for x in (c.y, 1 - c.y))
+    return (pos - neg).abs().max()
 
 
 def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
@@ -361,4 +378,14 @@ def ks(target: Source, scores: Source, *, positive: Any = None) -> Metric:
     >>> df.eval.summary(fe.ks("y", "score"))["estimate"].item()
     0.5
     """
-    return of_scores("ks", target, scores, positive, _ks, runs=True, undefined=ONE_CLASS, **ROUGH)
+    return of_scores(
+        "ks",
+        target,
+        scores,
+        positive,
+        _ks,
+        runs=True,
+        undefined=ONE_CLASS,
+        **ROUGH,
+        expression=_ks_expression,
+    )

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from frame_eval.columns import Input, Source, flag
-from frame_eval.errors import EvalError
+from frame_eval.errors import check_share
 from frame_eval.metrics.core import Better, Metric, Proportion
-from frame_eval.metrics.pr_curve import top_share
+from frame_eval.metrics.expressions import from_top, rank_from_top
+from frame_eval.metrics.pr_curve import precision_of_top, top_share
 from frame_eval.metrics.scores import ROUGH, of_scores, over
 
 
@@ -51,6 +52,10 @@ def _aurc_gradient(s: Any) -> Any:
         "pos": lambda c: (c.by_cell(_risk) - value + c.by_cell(below)[0]) / whole,
         "neg": lambda c: (c.by_cell(_risk) - value + c.by_cell(below)[1]) / whole,
     }
+
+
+def _aurc_expression(c: Any) -> Any:
+    return (from_top(1 - c.y, c.s) / rank_from_top(c.s)).mean()
 
 
 def _no_rows(s: Any) -> Any:
@@ -98,12 +103,17 @@ def aurc(correct: Source, confidence: Source) -> Metric:
         gradient=_aurc_gradient,
         better="lower",
         undefined={"no rows": _no_rows},
+        expression=_aurc_expression,
     )
 
 
 def _accuracy_of_share(coverage: float, s: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.divide(*top_share(coverage, s))
+
+
+def _accuracy_of_share_expression(coverage: float, c: Any) -> Any:
+    return precision_of_top(coverage * c.y.len(), c)
 
 
 def accuracy_at_coverage(correct: Source, confidence: Source, coverage: float) -> Metric:
@@ -140,11 +150,18 @@ def accuracy_at_coverage(correct: Source, confidence: Source, coverage: float) -
     >>> df.eval.summary(fe.accuracy_at_coverage("ok", "confidence", 0.5))["estimate"].item()
     1.0
     """
-    if not 0 < coverage <= 1:
-        raise EvalError(f"coverage={coverage!r} is not above 0 and at most 1")
+    check_share("coverage", coverage, whole=True)
     finish = partial(_accuracy_of_share, coverage)
-    options = {**ROUGH, "undefined": {"no rows": _no_rows}}
-    return of_scores(f"accuracy@{coverage:.6g}", correct, confidence, None, finish, **options)
+    return of_scores(
+        f"accuracy@{coverage:.6g}",
+        correct,
+        confidence,
+        None,
+        finish,
+        **ROUGH,
+        undefined={"no rows": _no_rows},
+        expression=partial(_accuracy_of_share_expression, coverage),
+    )
 
 
 def _hits(s: Any) -> Any:

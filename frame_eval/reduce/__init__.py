@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import narwhals as nw
@@ -15,6 +16,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
+    TooManyGroups,
     collect,
     collect_groups,
     column_names,
@@ -25,9 +27,10 @@ from frame_eval.reduce.engines import (
     require,
     result_frame,
     scan,
+    spills,
 )
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import by_cell, parts_of, passes_of
+from frame_eval.reduce.passes import in_passes, parts_of, passes_needed, passes_of, too_long
 from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import wide, wide_passes
@@ -61,15 +64,14 @@ def reduce(
     alike: bool = False,
     tabled: bool = False,
     apart: bool = False,
-    counted: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
     With ``alike``, rows that are units of their own are summed only with rows that have the same
     inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
-    table, also those whose cells could be put in order without one. With ``apart`` nobody asks
-    which units of two slices are the same, so that many of them may be told by their sums alone.
-    With ``counted`` ordered cells have a table too where their rows are too many for the memory.
+    table, also those whose cells could be put in order without one; ordered cells have one too
+    where their rows are too many for the memory. With ``apart`` nobody asks which units of two
+    slices are the same: units that are too many then become kinds of units.
     """
     alike = alike and not roles.unit
     prepared = prepare(
@@ -80,31 +82,33 @@ def reduce(
     averaged = prepared
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
-    if roles.unit and not by_example:
-        prepared.passes = _passes(prepared, metrics, apart=apart)
-        averaged.passes = prepared.passes
     queries: dict[int, Query | Scored] = {}
+    grouped: list[tuple[Prepared, dict[int, Metric]]] = []
     for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
         # A unit counts once, however many rows it is made of.
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
-        found: Query | Scored
         ranked = first.ordered and len(first.cells) == 1 and first.unit is None
         ranked = ranked and not (by_example or tabled or roles.strata)
-        if ranked and not (counted and by_cell(base, _cell_keys(base, first))):
-            found = scored(base, chosen, missing)
+        if ranked and not too_long(base):
+            queries.update(dict.fromkeys(positions, scored(base, chosen, missing)))
         else:
-            found = query(base, chosen, missing, moments, by_example, alike)
-        queries.update(dict.fromkeys(positions, found))
+            grouped.append((base, chosen))
+    asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
+    # Engines that put groups aside are asked for them, the others how many there are first.
+    bounded = spills(prepared.frame) and bool(roles.unit) and not by_example
+    counted = () if bounded else grouped
+    passes = max([asked(base, chosen) for base, chosen in counted], default=1)
+    try:
+        for base, chosen in grouped if passes == 1 else ():
+            found = query(base, chosen, missing, moments, by_example, alike, bounded=bounded)
+            queries.update(dict.fromkeys(chosen, found))
+    except TooManyGroups:
+        passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
+    if passes > 1:
+        return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
     return coded(prepared, metrics, queries, by_example)
-
-
-def _cell_keys(prepared: Prepared, metric: Metric) -> list[str]:
-    """What tells the ordered cells of a metric apart."""
-    score = prepared.inputs[metric.made[metric.cells[0]].key]
-    weight = [] if prepared.weight is None or prepared.units else [prepared.weight]
-    return list(dict.fromkeys([*prepared.groups, *prepared.units.values(), *weight, score]))
 
 
 def side_by_side(
@@ -168,20 +172,6 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
         )
 
 
-def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> int:
-    """In how many passes the sums of units are taken; raise where they can not be."""
-    keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
-    passes = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
-    plain = not any(metric.cells or metric.unit for metric in metrics)
-    if passes > 1 and not (apart and plain and not prepared.strata and not prepared.slices.stacked):
-        raise EvalError(
-            f"the sums of all clusters and slices need about {passes} times the memory of "
-            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or ask for "
-            "summary with analytic intervals, of plain metrics by columns, without strata"
-        )
-    return passes
-
-
 def _needed(
     native: Any, metrics: Sequence[Metric], slices: Slices, roles: Roles
 ) -> list[str] | None:
@@ -211,7 +201,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
-    passes = passes_of(prepared, trials, examples, 1)
+    passes = 1 if spills(prepared.frame) else passes_of(prepared, trials, examples, 1)
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
         _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:

@@ -15,6 +15,7 @@ import polars as pl
 from frame_eval.columns import unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
+from frame_eval.reduce.keys import Column, blocks
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
 from frame_eval.table import (
@@ -29,7 +30,7 @@ from frame_eval.table import (
     put,
     stacked,
 )
-from frame_eval.threads import concurrently, halves
+from frame_eval.threads import concurrently, halves, spread_out
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,12 @@ def coded(
     metrics: Sequence[Metric],
     queries: Mapping[int, Query | Cells],
     by_example: bool,
+    domain: pl.DataFrame | None = None,
 ) -> Reduced:
-    """Codes for the keys of all queries together, and one table per metric."""
+    """Codes for the keys of all queries together, and one table per metric.
+
+    With a ``domain`` of slices and systems their codes are of the values there.
+    """
     grouped = {i: q for i, q in queries.items() if isinstance(q, Query)}
     # Those with units and cells come first: the others have rows for the group keys alone.
     distinct = list({id(q): q for q in (*grouped.values(), *queries.values())}.values())
@@ -82,7 +87,8 @@ def coded(
     frames = [q.frame for q in distinct]
 
     def together(columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-        having = [frame for frame in frames if columns and set(columns) <= set(frame.columns)]
+        asked = [*frames, *([] if domain is None else [domain])]
+        having = [frame for frame in asked if columns and set(columns) <= set(frame.columns)]
         if not having:
             return np.zeros(lengths[-1], np.int64), _ONE
         keys = [frame[list(columns)] for frame in having]
@@ -318,7 +324,6 @@ def _table(
         singles,
         found.weight is not None,
         _strata_of(unit, stratum) if prepared.strata else None,
-        frame["__fe_times"].to_numpy() if prepared.passes > 1 else None,
     )
     outside: Any = np.False_
     for cell in cell_codes:
@@ -424,27 +429,47 @@ def _ranked(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
     return code, keys[first]
 
 
-def _dense_codes(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
+def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
     """The codes of whole numbers in a narrow range, by counting; None for other keys."""
     column = keys.to_series()
     whole = keys.width == 1 and column.dtype.is_integer() and not column.null_count()
     if not whole or column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
-    dtype, column = column.dtype, column.cast(pl.Int64)
-    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]  # there are rows
+    values = Column(column.cast(pl.Int64))
+    parts = blocks(len(values))
+    ends = spread_out(lambda part: (values[part].min(), values[part].max()), parts)
+    low, high = int(min(ends)[0]), int(max(end[1] for end in ends))
     if high - low > 4 * len(column) + 1000:
         return None
-    values = column.to_numpy() - low if low else column.to_numpy()
     there = np.zeros(high - low + 1, bool)
-    put(there, values, True)
-    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(dtype)
-    if not there.all():
-        values = (np.cumsum(there) - 1)[values]
-    return values, distinct.to_frame()
+
+    def mark(part: slice) -> None:
+        there[values[part] - low] = True
+
+    spread_out(mark, parts)
+    distinct = np.flatnonzero(there)
+    names = pl.Series(column.name, distinct + low).cast(column.dtype).to_frame()
+    dense = len(distinct) == len(there)
+    if dense and not low and len(values.chunks) == 1:
+        return values.chunks[0], names
+    code = np.empty(len(values), dtype or np.min_scalar_type(len(distinct)))
+    number = np.cumsum(there) - 1
+
+    def place(part: slice) -> None:
+        at = values[part] - low
+        code[part] = at if dense else number[at]
+
+    spread_out(place, parts)
+    return code, names
 
 
-def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-    """Positions of the rows among the distinct, sorted values of some columns, and those values."""
+def codes(
+    frame: pl.DataFrame, columns: Sequence[str], dtype: Any = np.int64
+) -> tuple[Any, pl.DataFrame]:
+    """Positions of the rows among the distinct, sorted values of some columns, and those values.
+
+    Without a ``dtype`` the positions are whole numbers of any type that holds them.
+    """
     if not columns:
         return np.zeros(frame.height, np.int64), _ONE
     keys = frame[list(columns)]
@@ -455,7 +480,7 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
             pl.when(pl.col(name) == 0).then(pl.lit(0.0, dtype)).otherwise(pl.col(name)).alias(name)
             for name, dtype in floats.items()
         )
-    for quickly in (_dense_codes, _ranked, _few_texts):
+    for quickly in (partial(_dense_codes, dtype=dtype), _ranked, _few_texts):
         known = quickly(keys)
         if known is not None:
             return known

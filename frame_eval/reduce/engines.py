@@ -222,15 +222,32 @@ def collect(
     return result
 
 
-def collect_groups(frame: nw.LazyFrame[Any], width: int, rows: int | None = None) -> pl.DataFrame:
+class TooManyGroups(Exception):
+    """More groups would leave an engine than the memory holds."""
+
+
+def collect_groups(
+    frame: nw.LazyFrame[Any], width: int, rows: int | None = None, most: int | None = None
+) -> pl.DataFrame:
     """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
 
-    They have keys and sums, so many together, on the way or in the end.
+    They have keys and sums, so many together, on the way or in the end. Raises for more than
+    ``most`` of them.
     """
     if rows is not None and rows <= _FEW:
         return collect(frame, rows=rows)
+    if most is not None:
+        frame = frame.head(most + 1)
     with _many_groups(current().most(_VALUE * width)):
-        return collect(frame)
+        groups = collect(frame)
+    if most is not None and groups.height > most:
+        raise TooManyGroups
+    return groups
+
+
+def spills(frame: nw.LazyFrame[Any]) -> bool:
+    """Whether an engine puts aside what it can not hold, so that only what it hands over counts."""
+    return not frame.implementation.is_polars()
 
 
 @contextmanager
@@ -264,7 +281,8 @@ def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequ
             hashed = pl.struct(columns).hash().approx_n_unique()
             count = native.select(hashed).collect(engine="streaming").item()
         else:
-            count = collect(some.select(*columns).unique().select(nw.len())).item()
+            groups = some.group_by(*columns).agg(nw.len().alias("__fe_len"))
+            count = collect(groups.select(nw.len())).item()
     return int(1.25 * _SAMPLED * count)
 
 

@@ -76,7 +76,6 @@ class Prepared:
     dtypes: dict[str, Any] = field(default_factory=dict)
     strata: dict[str, str] = field(default_factory=dict)
     rows: int | None = None
-    passes: int = 1
 
     @property
     def resident(self) -> bool:

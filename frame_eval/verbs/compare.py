@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.columns import (
@@ -241,7 +242,7 @@ def compare(
         adjusted = _simultaneous(rows, families, [metric.name for metric in metrics])
     else:
         rows = found.table(method, check_level(level), draws=draws, margin=margin)
-        adjusted = _adjusted(rows, adjust, family, method)
+        adjusted = _adjusted(rows, adjust, family, method, chosen.is_whole(rows))
     rows = rows.with_columns(adjusted)
     hidden = [] if mde else ["mde"]
     order = [name for name in rows.columns if name not in COLUMNS]
@@ -360,7 +361,7 @@ def contrast(
             "different examples say paired=False"
         )
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
-    asked = [*metrics, *_prevalences(metrics)]
+    asked = [*metrics, *_means_of_matched(metrics)]
     if paired and not whole:
         pairs_of = partial(_pairs, baseline=baseline)
         large = side_by_side(frame, asked, chosen, roles, pairs_of, missing, unmatched)
@@ -397,32 +398,39 @@ def _of_sums(
     unmatched: Unmatched,
 ) -> Iterator[Contrast]:
     """Every metric of every pair, from sums over examples."""
-    asked = [*metrics, *_prevalences(metrics)]
+    asked = [*metrics, *_means_of_matched(metrics)]
     slices = found.shape[0]
     tables = [Summed(*two) for two in zip(found.tables[::2], found.tables[1::2], strict=True)]
     for number, pair in enumerate(pairs):
         of_pair = tables[number * len(asked) :][: len(asked)]
         sides = [summed_sides(m, one, slices) for m, one in zip(asked, of_pair, strict=True)]
         extra = zip(asked[len(metrics) :], sides[len(metrics) :], strict=True)
-        prevalence = {_only_input(metric).key: side for metric, side in extra}
+        matched = {_only_input(metric).key: side for metric, side in extra}
         common, lonely = (of_pair[0].by_slice(name, slices) for name in ("both", "lonely"))
         note = _common_notes(common.astype(int), lonely.astype(int))
         for i, metric in enumerate(metrics):
-            remarks = [note if unmatched == "drop" else "", *_imbalance(metric, prevalence)]
+            remarks = [note if unmatched == "drop" else "", *_imbalance(metric, matched)]
             there = np.bincount(of_pair[i].both.slice, minlength=slices) > 0
             yield Contrast(i, metric, None, [pair], sides[i], there, remarks, of_pair[i])
 
 
-def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:
-    """The share of positives, once for every label column that a metric has."""
-    labels = {
-        given.key: given
+def _matched_inputs(metric: Metric) -> dict[str, str]:
+    """The inputs that should be alike for both systems, with what each is called."""
+    if metric.unit is not None:
+        return {}
+    labels = [name for name, given in metric.made.items() if given.kind == "label"]
+    # The first is what is true; predictions may differ.
+    return {**dict.fromkeys(labels[:1], "prevalence"), **metric.matched}
+
+
+def _means_of_matched(metrics: Sequence[Metric]) -> list[Metric]:
+    """The mean of every input that should be alike for both systems, once for every column."""
+    given = {
+        metric.made[name].key: metric.made[name]
         for metric in metrics
-        if metric.unit is None
-        for given in metric.made.values()
-        if given.kind == "label"
+        for name in _matched_inputs(metric)
     }
-    return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in labels.items()]
+    return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in given.items()]
 
 
 def _pairs(systems: pl.DataFrame, baseline: Any) -> list[tuple[int, int]]:
@@ -624,15 +632,15 @@ def _contrasts(
         a, b = concurrently(tasks, len(of[0].rows))
         return a, b
 
-    prevalence = {
+    matched = {
         _only_input(metric).key: sides(metric, of)
-        for metric, of in zip(_prevalences(metrics), tables[len(metrics) :], strict=True)
+        for metric, of in zip(_means_of_matched(metrics), tables[len(metrics) :], strict=True)
     }
     position = {metric.name: i for i, metric in enumerate(metrics)}
     result = []
     for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
         at = position[metric.name]
-        remarks = [notes[at], *_imbalance(metric, prevalence)]
+        remarks = [notes[at], *_imbalance(metric, matched)]
         first, second = (of_one_class(metrics[at], table, label) for table in tables[at])
         both = sides(metric, (first, second))
         result.append(Contrast(at, metric, label, pairs, both, present, remarks))
@@ -644,19 +652,17 @@ def _only_input(metric: Metric) -> Input:
     return given
 
 
-def _imbalance(metric: Metric, prevalence: dict[Any, Sides]) -> list[Any]:
-    """Per slice, a remark where the systems' rows differ in their share of positives."""
+def _imbalance(metric: Metric, matched: dict[Any, Sides]) -> list[Any]:
+    """Per slice, remarks where the systems differ in the mean of what should be alike."""
     remarks: list[Any] = []
-    for given in metric.made.values():
-        if given.key in prevalence:
-            first, second = (side.estimate for side in prevalence[given.key])
-            remarks.append(
-                [
-                    f"prevalence {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
-                    for a, b in zip(first, second, strict=True)
-                ]
-            )
-            break
+    for name, word in _matched_inputs(metric).items():
+        first, second = (side.estimate for side in matched[metric.made[name].key])
+        remarks.append(
+            [
+                f"{word} {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
+                for a, b in zip(first, second, strict=True)
+            ]
+        )
     return remarks
 
 
@@ -790,14 +796,15 @@ def _simultaneous(
 
 
 def _adjusted(
-    rows: pl.DataFrame, adjust: adjusting.Method | None, family: Columns | None, method: Method
+    rows: pl.DataFrame,
+    adjust: adjusting.Method | None,
+    family: Columns | None,
+    method: Method,
+    whole: npt.NDArray[np.bool_],
 ) -> pl.Series:
     """p-values adjusted within their families; one that the data could not give counts as 1."""
     if family is None:
-        codes = rows.select(
-            pl.col("metric"),
-            (pl.col("slice") == "overall") if "slice" in rows.columns else pl.lit(False),
-        )
+        codes = rows.select("metric", pl.Series("whole", whole))
     else:
         wanted = names(family)
         for name in wanted:

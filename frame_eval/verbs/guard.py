@@ -51,6 +51,7 @@ def guard(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     paired: bool = True,
     unmatched: Unmatched = "raise",
@@ -74,7 +75,7 @@ def guard(
     baseline
         The system that the others are compared with; needed for ``max_drop`` and ``max_rise``,
         and not itself guarded.
-    by, system, example, trial, cluster, weight, overall, missing
+    by, system, example, trial, cluster, weight, strata, overall, missing
         As in :func:`summary`.
     paired, unmatched
         As in :func:`compare`.
@@ -115,12 +116,14 @@ def guard(
                 "a result frame has its slices and baseline; by= and baseline= are of rows"
             )
         return _worst_first([_of_result(result, one) for one in rules])
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     asked = Asked(slices(by, overall), roles, baseline, paired, unmatched, missing)
     for one in rules:
         _check_answerable(one, asked, level)
     found = _measured(frame, rules, asked)
-    return _worst_first([_judged(at, one, level) for one, at in zip(rules, found, strict=True)])
+    return _worst_first(
+        [_judged(at, one, level, asked.slices) for one, at in zip(rules, found, strict=True)]
+    )
 
 
 @dataclass(frozen=True)
@@ -204,9 +207,10 @@ def _pass(frame: Any, one: Rule, metrics: Sequence[Metric], asked: Asked) -> Mea
             paired=asked.paired,
             unmatched=asked.unmatched,
             missing=asked.missing,
+            whole=False,
         )
     else:
-        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing)
+        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing, apart=True)
     if one.where is not None:
         _check_systems(frame, one, found.found.systems, asked.roles.system)
     return found
@@ -296,12 +300,12 @@ def _relative(pairs: Contrasts, bound: float) -> At:
     return at
 
 
-def _judged(at: At, one: Rule, level: float) -> pl.DataFrame:
+def _judged(at: At, one: Rule, level: float, asked: Slices) -> pl.DataFrame:
     """The verdict of every slice on one rule."""
     table = at(2 * level - 1)
     passes, fails = _sides(table, one)
     named = np.zeros_like(fails)
-    for family in _families(table, one):
+    for family in _families(table, one, asked.is_whole(table)):
         if (fails & family).any():
             named |= _holm(at, one, level, family)
     return _with_verdicts(table, one, passes, fails, named)
@@ -315,12 +319,9 @@ def _sides(table: pl.DataFrame, one: Rule) -> tuple[Flags, Flags]:
     return inside, (above < low) | (below > high)
 
 
-def _families(table: pl.DataFrame, one: Rule) -> list[Flags]:
+def _families(table: pl.DataFrame, one: Rule, whole: Flags) -> list[Flags]:
     """The rows whose failures are named together: the slices, and the whole on its own."""
     tested = (table["n"] >= (one.min_n or 0)).to_numpy()
-    if "slice" not in table.columns:
-        return [tested]
-    whole = (table["slice"] == "overall").to_numpy()
     return [tested & ~whole, tested & whole]
 
 

@@ -57,6 +57,7 @@ def poststratify(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     baseline: Any = None,
     unmatched: Unmatched = "raise",
     level: float = 0.95,
@@ -70,7 +71,7 @@ def poststratify(
 
     Parameters
     ----------
-    frame, metrics, system, example, trial, cluster, weight, missing
+    frame, metrics, system, example, trial, cluster, weight, strata, missing
         As in :func:`summary`.
     by
         The column(s) that make the slices.
@@ -124,7 +125,7 @@ def poststratify(
     if not keys:
         raise EvalError("say by=<the columns that make the slices>")
     check_level(level)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     shares = _shares(frame, keys, target)
     chosen = slices(list(keys), overall=False)
     asked = _Question(frame, metrics, chosen, roles, shares, level, missing)

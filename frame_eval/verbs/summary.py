@@ -134,10 +134,10 @@ def summary(
     Notes
     -----
     Clustered errors: Bell and McCaffrey (2002), Imbens and Kolesar (2016). Wilson (1927); on an
-    effective size Korn and Graubard (1998). Bootstrap intervals: Efron (1987), Davison and Hinkley
-    (1997); limits are order statistics of the replicates. Measured coverage of the defaults is in
-    ``benchmarks/coverage.md``: at least 93.5 % with ten effective failures, except for rates near
-    1 in a hundred or more very unequal clusters, whose few failures come together (90 to 92 %).
+    effective size Korn and Graubard (1998), with the design effect at least what one correlation in
+    all clusters implies (Franco, Little, Louis and Slud 2019). Bootstrap intervals: Efron (1987),
+    Davison and Hinkley (1997); limits are order statistics of the replicates. Measured coverage of
+    the defaults is in ``benchmarks/coverage.md``: 93.5 % and more with ten effective failures.
 
     Examples
     --------
@@ -283,7 +283,6 @@ def measure(
         alike=alike,
         tabled=tabled or alike,
         apart=apart,
-        counted=True,
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))

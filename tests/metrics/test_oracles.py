@@ -122,6 +122,22 @@ def test_a_metric_travels(name):
 
 
 @each_metric
+def test_an_expression_leaves_missing_rows_out(name):
+    """Rows without one of the inputs, in a window over groups."""
+    kind, frame = TABLES["random"]
+    metric = CATALOGUE[name].make(kind)
+    if metric.cells and metric.expression is None:
+        return
+    holes = frame.with_columns(
+        pl.when(pl.int_range(pl.len()) % 7 != k).then(column).alias(column)
+        for k, column in enumerate(("p", "s", "q", "x", "z", "ok"))
+    )
+    found = holes.select("g", metric.expr().over("g")).unique().sort("g")
+    expected = holes.eval.summary(metric, by="g", missing="drop", interval=None)
+    assert_allclose(found[metric.name].to_numpy(), expected["estimate"].to_numpy(), rtol=1e-12)
+
+
+@each_metric
 @pytest.mark.parametrize("table", ["random", "tied", "bools", "one class", "no positives", "words"])
 def test_the_expression_is_the_estimate(name, table):
     case, (kind, frame) = CATALOGUE[name], TABLES[table]
