@@ -433,7 +433,10 @@ def names(columns: Columns | None) -> list[str]:
         return []
     given: object = columns
     if isinstance(given, Crossed):
-        raise EvalError("fe.crossed is for cluster= of summary and compare; name columns here")
+        raise EvalError(
+            "fe.crossed is for cluster= of summary, compare, guard and poststratify; name columns "
+            "here"
+        )
     if isinstance(given, Slices):
         raise EvalError("name the column(s) here, without fe.each, fe.cube or fe.where")
     if isinstance(given, (pd.Series, pl.Series)):
@@ -464,8 +467,8 @@ def cluster_ways(cluster: Columns | Crossed | None) -> list[Columns | None]:
 
 
 def crossed(first: Columns, second: Columns) -> Crossed:
-    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary` and
-    :func:`compare`.
+    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary`,
+    :func:`compare`, :func:`guard` and :func:`poststratify`.
 
     Rows depend on each other that share the first or the second: the variance is that clustered by
     the first, plus by the second, minus by both together (Cameron, Gelbach and Miller 2011).

@@ -217,8 +217,8 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
     ),
     "unknown role": (lambda: fe.of(DF).roles(sistem="model"), ["sistem"]),
     "expr of an average over classes": (
-        lambda: fe.f1("label", "pred", average="macro").expr(),
-        ["macro_f1", "summary"],
+        lambda: fe.f1("label", "pred", average="weighted").expr(),
+        ["weighted_f1", "summary"],
     ),
     "unknown sum": (
         lambda: DF.eval.summary(
@@ -348,7 +348,7 @@ def test_errors_are_of_one_family() -> None:
 
 def test_what_is_no_list_of_columns_is_called_by_its_name():
     frame = pl.DataFrame({"ok": [1, 0], "g": ["a", "b"], "h": [0, 1]})
-    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster= of summary and compare"):
+    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster= of summary, compare"):
         frame.eval.worst(fe.rate("ok"), by="g", cluster=fe.crossed("g", "h"))
     with pytest.raises(fe.EvalError, match="name the column"):
         frame.eval.poststratify(fe.rate("ok"), by=fe.each("g"), target={"a": 0.5, "b": 0.5})
