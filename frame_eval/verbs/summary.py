@@ -380,7 +380,9 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
             continue
         known, wanted = metric.per_class.known(table.classes), metric.per_class.labels
         if wanted is not None and not set(wanted) & set(known):
-            raise EvalError(f"no class is among labels={list(wanted)!r}. Classes: {listing(known)}.")
+            raise EvalError(
+                f"no class is among labels={list(wanted)!r}. Classes: {listing(known)}."
+            )
         result += [
             (
                 metric.per_class.of(value).alias(metric.name),
