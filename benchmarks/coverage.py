@@ -231,8 +231,9 @@ SECTIONS = (
     ),
     Section(
         "Size of the paired tests",
-        "The share of true nulls with p < 0.05, in per cent. Five clusters have 32 patterns of "
-        "signs, too few for permutation and wild bootstrap to reject at all.",
+        "The share of true nulls with p < 0.05, in per cent. By enumeration the score test of two "
+        "rates rejects 5.2 % at n = 100. Five clusters have 32 patterns of signs, too few for "
+        "permutation and wild bootstrap to reject at all.",
         [
             *(partial(paired_rates, sizes, 0.0, icc) for sizes, icc in PAIRED),
             *(

@@ -14,9 +14,10 @@ from typing import Any, Literal, TypeAlias
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import polars as pl
 
-from frame_eval.errors import ColumnError, EvalError
+from frame_eval.errors import ColumnError, EvalError, listing
 
 col = nw.col
 
@@ -135,9 +136,11 @@ class Input:
         numbers = range(len(names)) if self.kind in NUMERIC else range(1, len(self.others) + 1)
         for i in numbers:
             if families[i] not in numeric:
+                way = "cast it first"
+                if self.kind == "flag" and families[i] == "text":
+                    way = f"compare it: fe.col({names[i]!r}) == <the text that counts as 1>"
                 raise ColumnError(
-                    f"column {names[i]!r} is {dtypes[i]}, but this metric needs numbers; "
-                    "cast it first"
+                    f"column {names[i]!r} is {dtypes[i]}, but this metric needs numbers; {way}"
                 )
         if self.kind in ("equal", "category") and len(families) == 2:
             text = [family == "text" for family in families]
@@ -430,16 +433,21 @@ def names(columns: Columns | None) -> list[str]:
         return []
     given: object = columns
     if isinstance(given, Crossed):
-        raise EvalError("fe.crossed is for cluster= of summary and compare; name columns here")
+        raise EvalError(
+            "fe.crossed is for cluster= of summary, compare, guard and poststratify; name columns "
+            "here"
+        )
     if isinstance(given, Slices):
         raise EvalError("name the column(s) here, without fe.each, fe.cube or fe.where")
+    if isinstance(given, (pd.Series, pl.Series)):
+        check_source(given)
     one = isinstance(columns, (str, nw.Expr, pl.Expr)) or not isinstance(columns, Iterable)
     listed: list[Any] = [columns] if one else list(columns)
     for name in listed:
         if not isinstance(name, str):
             raise EvalError(f"a column name is text, not {name!r}; for conditions use fe.where")
     if len(set(listed)) < len(listed):
-        raise EvalError(f"a column is named twice in {listed!r}")
+        raise EvalError(f"a column is named twice in {listing(listed)}")
     return listed
 
 
@@ -459,8 +467,8 @@ def cluster_ways(cluster: Columns | Crossed | None) -> list[Columns | None]:
 
 
 def crossed(first: Columns, second: Columns) -> Crossed:
-    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary` and
-    :func:`compare`.
+    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary`,
+    :func:`compare`, :func:`guard` and :func:`poststratify`.
 
     Rows depend on each other that share the first or the second: the variance is that clustered by
     the first, plus by the second, minus by both together (Cameron, Gelbach and Miller 2011).

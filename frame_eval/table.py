@@ -16,6 +16,9 @@ from frame_eval.threads import concurrently, halves
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
+
+# How the examples of two systems compare, as sums over examples say it.
+COUNTED = ("either", "differ", "higher", "lower", "ties", "both", "lonely")
 Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 _FEW = 1000  # rows that are sorted before they are looked at
@@ -262,6 +265,20 @@ def keyed(high: Ints, low: Ints, size: int) -> Ints:
     key = high * size
     key += low
     return key
+
+
+def bisected(below: Callable[[Ints], npt.NDArray[np.bool_]], length: int, count: int) -> Ints:
+    """For each of so many searches the first position that is not below what it looks for.
+
+    ``below`` says of a position for every search, all under ``length``, whether it is; those that
+    are come first.
+    """
+    start, stop = np.zeros(count, np.int64), np.full(count, length)
+    for _ in range(length.bit_length()):
+        middle = (start + stop) // 2
+        under = (start < stop) & below(np.minimum(middle, length - 1))
+        start, stop = np.where(under, middle + 1, start), np.where(under, stop, middle)
+    return start
 
 
 def joined(parts: Sequence[Numbers]) -> Numbers:

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from numpy.testing import assert_array_equal
 
 import frame_eval as fe
 from frame_eval.inference.linear import added
 from frame_eval.reduce.coded import codes
-from frame_eval.table import Sorting, joined, keyed, packed
+from frame_eval.table import Sorting, bisected, joined, keyed, packed
 
 RNG = np.random.default_rng(11)
 FEW = RNG.integers(0, 3, 200)
@@ -121,3 +122,10 @@ def test_medians_of_columns_with_one_value_do_not_differ(paired) -> None:
     found = frame.eval.compare(fe.median("x"), system="m", example="id", paired=paired)
     row = found.select("difference", "std_error", "p_value", "note").row(0)
     assert row == (0.0, 0.0, 1.0, "no example differs")
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 1000])
+def test_many_searches_at_once_find_what_numpy_finds(length) -> None:
+    values, wanted = np.sort(RNG.integers(0, 50, length)), np.arange(-1, 52)
+    found = bisected(lambda at: values[at] < wanted, length, len(wanted))
+    assert_array_equal(found, np.searchsorted(values, wanted))

@@ -217,8 +217,8 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
     ),
     "unknown role": (lambda: fe.of(DF).roles(sistem="model"), ["sistem"]),
     "expr of an average over classes": (
-        lambda: fe.f1("label", "pred", average="macro").expr(),
-        ["macro_f1", "summary"],
+        lambda: fe.f1("label", "pred", average="weighted").expr(),
+        ["weighted_f1", "summary"],
     ),
     "unknown sum": (
         lambda: DF.eval.summary(
@@ -290,6 +290,34 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
         lambda: pl.DataFrame({"ok": [None, None]}).eval.summary(fe.rate("ok")),
         ["2 rows", "'ok'", "missing='drop'"],
     ),
+    "input column of pandas": (
+        lambda: DF.to_pandas().eval.summary(fe.rate("lable")),
+        ["input 'lable' is not a column", "Did you mean 'label'?"],
+    ),
+    "system column of pandas": (
+        lambda: DF.to_pandas().eval.summary(RATE, system="modle"),
+        ["system 'modle' is not a column", "'model'"],
+    ),
+    "columns of pandas that are not text": (
+        lambda: pd.DataFrame({0: [1, 0]}).eval.summary(fe.rate("0")),
+        ["'0' is not a column", "text", "rename"],
+    ),
+    "columns of pandas of two levels": (
+        lambda: pd.DataFrame({("a", "ok"): [1, 0]}).eval.summary(fe.rate("ok")),
+        ["'ok' is not a column", "text", "rename"],
+    ),
+    "list of metrics": (lambda: DF.eval.summary([RATE]), ["not a metric", "*metrics"]),
+    "function for a metric": (lambda: DF.eval.summary(fe.rate), ["not a metric", "call it"]),
+    "series for a key": (lambda: DF.eval.summary(RATE, by=DF["lang"]), ["a Series is not a col"]),
+    "pandas series for a key": (
+        lambda: DF.eval.summary(RATE, by=DF["lang"].to_pandas()),
+        ["a Series is not a column"],
+    ),
+    "key named twice": (lambda: DF.eval.summary(RATE, by=["n"] * 99), ["twice", "99 in all"]),
+    "text for a flag": (
+        lambda: pl.DataFrame({"ok": ["True", "False"]}).eval.summary(fe.rate("ok")),
+        ["'ok' is String", "fe.col('ok') =="],
+    ),
     "each without columns": (lambda: fe.each(), ["at least one"]),
     "cube too deep": (lambda: fe.cube("a", "b", depth=3), ["depth", "1 and 2"]),
 }
@@ -320,7 +348,7 @@ def test_errors_are_of_one_family() -> None:
 
 def test_what_is_no_list_of_columns_is_called_by_its_name():
     frame = pl.DataFrame({"ok": [1, 0], "g": ["a", "b"], "h": [0, 1]})
-    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster= of summary and compare"):
+    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster= of summary, compare"):
         frame.eval.worst(fe.rate("ok"), by="g", cluster=fe.crossed("g", "h"))
     with pytest.raises(fe.EvalError, match="name the column"):
         frame.eval.poststratify(fe.rate("ok"), by=fe.each("g"), target={"a": 0.5, "b": 0.5})

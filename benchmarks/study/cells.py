@@ -329,8 +329,7 @@ def paired_rates(
     p = (1 + gap / disagree) / 2
     name = _pair_name("rates", sizes, icc)
     rng = np.random.default_rng([*b"pairs", *name.encode(), round(100 * gap)])
-    replicates = effort.of(rows, 2)
-    drawn = counts(rng, replicates, sizes, p, icc, disagree)
+    drawn = counts(rng, effort.of(rows), sizes, p, icc, disagree)
     frame = drawn.rows()
     both = {"a": KIND != 0, "b": KIND != 1}
     wins, losses = drawn.hits, drawn.misses

@@ -14,7 +14,7 @@ from frame_eval.inference.linear import group_codes, linear
 from frame_eval.inference.proportion import wilson
 from frame_eval.metrics.core import Sums
 from frame_eval.metrics.means import rate
-from frame_eval.table import Floats, Ints, Table
+from frame_eval.table import Floats, Ints, Table, bisected
 
 _ENTRIES = 2_000_000  # units times thresholds that are worked on at once
 _SHARE = rate("share")
@@ -146,6 +146,14 @@ def by_group(
         yield int(code[start]), Sums(sums, (part.classes[0][cells],)), units
 
 
+def _entered(values: Floats, measure: Callable[[Any], Any], parts: int) -> Ints:
+    """Where values that never fall enter each next of so many equal parts of their range."""
+    scale = parts / max(float(measure(values[-1])), np.finfo(float).tiny)
+    part = np.arange(1, parts + 1)
+    starts = bisected(lambda at: np.floor(measure(values[at]) * scale) < part, len(values), parts)
+    return starts[(starts > 0) & (starts < len(values))]
+
+
 @dataclass(frozen=True)
 class Flagged:
     """What thresholds flag, from an infinite one that flags nothing to the lowest score.
@@ -206,13 +214,11 @@ class Flagged:
         if points is None or len(self.n) <= points:
             return self
         parts = (points - 2) // 6
-        changed = np.zeros(len(self.n), bool)
-        for values in (self.tp, self.fp, np.log1p(self.n)):
-            part = np.floor(values * (parts / max(values[-1], np.finfo(float).tiny)))
-            changed[1:] |= part[1:] != part[:-1]
-        keep = changed.copy()
-        keep[:-1] |= changed[1:]
+        keep = np.zeros(len(self.n), bool)
         keep[[0, -1]] = True
+        for values, measure in ((self.tp, np.asarray), (self.fp, np.asarray), (self.n, np.log1p)):
+            starts = _entered(values, measure, parts)
+            keep[starts] = keep[starts - 1] = True
         return self.take(keep)
 
     def rate(self, name: str, hits: Part, trials: Part, level: float) -> dict[str, Floats]:

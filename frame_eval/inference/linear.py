@@ -61,7 +61,7 @@ class Linear:
     source: Table | None
     systems: int
     strata: Ints | None = None
-    crossed: tuple[Linear, Linear, Linear] | None = None
+    crossed: tuple[Linear, ...] | None = None
     times: Floats | None = None
 
     @property

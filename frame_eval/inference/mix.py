@@ -58,6 +58,7 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
         np.add.at(summed, into[chosen], values[chosen])
         return summed
 
+    ways = tuple(mixed(way, into, share, mixes) for way in found.crossed or ())
     counts = np.max([sample.count for sample in samples], axis=0)
     return replace(
         found,
@@ -66,10 +67,11 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
         n=total(found.n),
         missing=total(found.missing),
         rows=total(found.rows),
-        clusters=scattered(group, counts, mixes),
+        clusters=np.min([way.clusters for way in ways[:2]] or [scattered(group, counts, mixes)], 0),
         group=group,
         unit=unit,
         samples=tuple(samples),
         strata=put_strata(strata, place, len(group)),
+        crossed=ways or None,
         source=None,
     )

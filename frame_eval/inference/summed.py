@@ -11,7 +11,7 @@ from frame_eval.inference.difference import Difference, Sides, has_values
 from frame_eval.inference.linear import Linear, Sample, added, combined, gradients, linear
 from frame_eval.inference.paired import BINARY, WITH_LIMITS, Method, analysed, tested
 from frame_eval.metrics.core import Metric
-from frame_eval.table import Floats, Table
+from frame_eval.table import COUNTED, Floats, Table
 
 METHODS = (*WITH_LIMITS, *BINARY, None)
 
@@ -21,21 +21,20 @@ class Summed:
     """What two systems add up to over their examples, a row per slice and cluster.
 
     ``both`` has the contributions of the first system and then those of the second, and their
-    second moments; ``counts`` says by name how many examples count for either system, differ in
-    that, and are higher, lower or equal.
+    second moments; its plain sums are followed by how many examples count for either system, differ
+    in that, are higher, lower or equal, and are of both systems or of one (``COUNTED``).
     """
 
     both: Table
-    counts: Table
 
     def count(self, name: str) -> Floats:
         """How many examples, by row."""
-        found: Floats = self.counts.sums[:, self.counts.names.index(name)]
+        found: Floats = self.both.plain[:, len(self.both.names) + COUNTED.index(name)]
         return found
 
     def by_slice(self, name: str, slices: int) -> Floats:
         """How many examples, by slice."""
-        return added(self.both.slice, self.count(name), slices)
+        return np.rint(added(self.both.slice, self.count(name), slices))
 
 
 def sides(metric: Metric, found: Summed, slices: int) -> Sides:
@@ -88,6 +87,7 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
     squares = np.einsum("ri,rij,rj->r", slope, both.moments, slope)
     squares += np.where(both.rows > 0, influence**2 / both.rows, 0.0)
     rows, none = found.count("either"), np.zeros(slices)
+    times = 1.0 if both.times is None else both.times
     first, second = (side.samples[0] for side in of)
     if both.singles:
         part = (first.share * first.count + second.share * second.count) / 2
@@ -97,11 +97,11 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
     else:
         between = influence**2 / np.maximum(rows, 1.0)
         within = np.maximum(added(both.slice, squares - between, slices), 0.0)
-        repeated = added(both.slice, rows > 1, slices) > 0
-        clusters = (rows > 0).astype(float)
+        repeated = added(both.slice, rows > times, slices) > 0
+        clusters = np.where(rows > 0, times, 0.0)
         share = (first.share + second.share) / 2
         within = np.where(repeated, within, none)
-        sample = Sample(influence, influence**2, share, rows, clusters, within)
+        sample = Sample(influence, influence**2 / times, share, rows / times, clusters, within)
     return replace(
         a,
         estimate=a.estimate - scale * b.estimate,

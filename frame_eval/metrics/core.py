@@ -142,7 +142,8 @@ class Metric:
     ordered
         Whether the cell key has many values in order, as scores have: ``finish`` then sees one
         slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do not read it.
-        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells. Of
+        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells, and is
+        asked about several slices at once, along a leading axis. Of
         several cell keys every combination that occurs is a cell, and ``s.classes[0]`` is a Polars
         frame with a column for each.
     runs
@@ -282,15 +283,15 @@ class Metric:
         Returns
         -------
         polars.Expr
-            Float64, named like the metric; null where undefined. Rows with a missing input are
-            left out.
+            Float64, named like the metric; null (or ``zero_division``) where undefined. Rows with
+            a missing input are left out. Of many rows ``summary`` is faster, but for plain sums.
 
         Raises
         ------
         EvalError
             For metrics over units and those over cells that no expression says: averages over
-            classes of precision and its kin, weighted kappa, ``expected_cost``, recalibration and
-            ``ece_debiased``. Use ``summary``.
+            classes (but macro ones over those that occur), weighted kappa, ``expected_cost``,
+            recalibration and ``ece_debiased``. Use ``summary``.
 
         Examples
         --------
@@ -310,7 +311,9 @@ class Metric:
             whole = {name: pl.when(valid).then(column) for name, column in columns.items()}
             values = {name: value.sum() for name, value in self.sums(Sums(whole)).items()}
             value = self.finish(Sums({"n": valid.sum().cast(pl.Float64), **values}))
-        return pl.when(value.is_finite()).then(value).alias(self.name)
+        nothing = pl.lit(self.zero_division, dtype=pl.Float64)
+        shown = pl.when(value.is_finite()).then(value).when(valid.any()).then(nothing)
+        return shown.alias(self.name)
 
 
 def _restore(state: dict[str, Any]) -> Metric:

@@ -10,27 +10,19 @@ from typing import Any
 
 from frame_eval.columns import Source, equal, label, rank_of_truth
 from frame_eval.errors import EvalError, check_whole, listing
-from frame_eval.metrics.classification import matrix_metric, opposite
-from frame_eval.metrics.core import Better, Metric, Proportion
+from frame_eval.metrics.classification import matrix_metric
+from frame_eval.metrics.core import Better, Metric
 from frame_eval.metrics.costs import mean_cost, mean_cost_gradient, no_cells
 from frame_eval.metrics.means import NO_ROWS
 from frame_eval.metrics.multilabel import differing, mean_of_rows
-
-
-def _hits(s: Any) -> Any:
-    return s.hits
-
-
-def _trials(s: Any) -> Any:
-    return s.hits + s.rest
-
-
-def _share_of_trials(s: Any) -> Any:
-    return s.hits / (s.hits + s.rest)
-
-
-def _no_trials(s: Any) -> Any:
-    return s.hits + s.rest == 0
+from frame_eval.metrics.shares import (
+    SHARE,
+    SHARE_OF_TRIALS,
+    no_trials,
+    opposite,
+    share,
+    share_of_trials,
+)
 
 
 def _tn_of_negative_predictions(c: Any) -> Any:
@@ -61,13 +53,13 @@ def _rate(
         name,
         {"y": label(target, positive), "p": label(pred, positive)},
         sums,
-        _share_of_trials,
-        proportion=Proportion(_hits, _trials),
+        share_of_trials,
+        proportion=SHARE_OF_TRIALS,
         counts=True,
         zero_division=zero,
         better=better,
         bounds=(0, 1),
-        undefined={reason: _no_trials},
+        undefined={reason: no_trials},
         worst={"p": opposite},
     )
 
@@ -324,14 +316,6 @@ def _misses(c: Any) -> Any:
     return {"hits": 1 - c.hit}
 
 
-def _n(s: Any) -> Any:
-    return s.n
-
-
-def _share(s: Any) -> Any:
-    return s.hits / s.n
-
-
 def hamming_loss(
     target: Source,
     pred: Source,
@@ -381,8 +365,8 @@ def hamming_loss(
         "hamming_loss",
         {"hit": equal(target, pred)},
         _misses,
-        _share,
-        proportion=Proportion(_hits, _n),
+        share,
+        proportion=SHARE,
         better="lower",
         bounds=(0, 1),
         undefined=NO_ROWS,
@@ -438,8 +422,8 @@ def top_k_accuracy(target: Source, scores: Mapping[Any, Source], k: int) -> Metr
         f"top_{k}_accuracy",
         {"rank": rank_of_truth(target, scores)},
         partial(_in_the_top, k),
-        _share,
-        proportion=Proportion(_hits, _n),
+        share,
+        proportion=SHARE,
         better="higher",
         bounds=(0, 1),
         undefined=NO_ROWS,

@@ -98,7 +98,8 @@ def precision(
     average
         ``"binary"``: one class against the rest. ``"macro"``: the mean over the classes that
         occur in the slice as label or prediction. ``"weighted"``: the same, weighted by support.
-        ``"micro"``: counts pooled over classes. None: a row per class, in a column ``class``.
+        ``"micro"``: counts pooled over classes, which of one label per row and all classes is the
+        accuracy. None: a row per class, in a column ``class``.
         ``"samples"``: of multi-label rows, one per label of each ``example`` with 0/1 columns,
         the mean over examples (``"binary"`` on the same rows is the micro average over labels).
     positive

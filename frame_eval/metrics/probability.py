@@ -24,21 +24,18 @@ from frame_eval.errors import EvalError, check_share
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import (
     NO_ROWS,
-    _xy,
     mean_gradient,
     mean_of,
     no_denominator,
     ratio_gradient,
     ratio_of,
+    xy,
 )
+from frame_eval.metrics.shares import opposite
 
 
 def _squared(c: Any) -> Any:
     return {"x": (c.y - c.p) * (c.y - c.p)}
-
-
-def opposite(c: Any) -> Any:
-    return 1.0 - c.y
 
 
 def brier(target: Source, prob: Source, *, positive: Any = None) -> Metric:
@@ -278,7 +275,7 @@ def perplexity(nll: Source, tokens: Source) -> Metric:
     return Metric(
         "perplexity",
         {"x": number(nll), "y": number(tokens)},
-        _xy,
+        xy,
         _exp_ratio,
         gradient=_exp_ratio_gradient,
         samples={"y": ("x", "y")},

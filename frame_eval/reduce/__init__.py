@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
 from frame_eval.columns import Slices, Source
@@ -29,11 +30,20 @@ from frame_eval.reduce.engines import (
     scan,
     spills,
 )
+from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import in_passes, parts_of, passes_needed, passes_of, too_long
-from frame_eval.reduce.prepare import Prepared, Roles, prepare
+from frame_eval.reduce.passes import (
+    MOST_BITS,
+    as_few,
+    in_passes,
+    parts_of,
+    passes_needed,
+    passes_of,
+    too_long,
+)
+from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
 from frame_eval.reduce.query import Query, layouts, query
-from frame_eval.reduce.wide import wide, wide_passes
+from frame_eval.reduce.wide import of_patterns, wide, wide_passes
 from frame_eval.running import current
 from frame_eval.table import Ranked, Table
 
@@ -122,8 +132,9 @@ def side_by_side(
 ) -> tuple[Reduced, list[tuple[int, int]]] | None:
     """The sums over examples of pairs of systems, where examples are too many for the memory.
 
-    None where they are not. There are two tables for every pair and metric, one metric after the
-    other: the contributions of both systems, and how many examples compare how (``COUNTED``).
+    None where they are not. There is a table for every pair and metric, one metric after the other:
+    the contributions of both systems; its plain sums are followed by how many examples compare how
+    (``COUNTED``).
     """
     if is_resident(native):
         return None
@@ -141,20 +152,29 @@ def side_by_side(
     pairs = pairs_of(named)
     _check_summable(prepared, metrics)
     passes = wide_passes(prepared, metrics)
-    queries: dict[int, Query] = {}
-    of_pair = 2 * len(metrics)
-    for number, pair in enumerate(pairs):
-        found = wide(
-            prepared, metrics, (known.row(pair[0]), known.row(pair[1])), missing, unmatched, passes
-        )
-        shift = number * of_pair
-        moved = {shift + at: place for at, place in found.places.items()}
-        queries.update(dict.fromkeys(moved, replace(found, places=moved)))
     without = replace(prepared, systems={}, units=prepared.units if roles.cluster else {})
-    repeated = [metric for metric in metrics for _ in range(2)] * len(pairs)
-    reduced = coded(without, repeated, queries, by_example=False)
+    keys = prepared.groups_without_systems
+    domain = collect(prepared.frame.select(*keys).unique()) if keys else None
+    doubled = [metric for metric in metrics for _ in range(2)]
+    tables: list[Table] = []
+    reduced: Reduced | None = None
+    for first, second in pairs:
+        of_pair = (known.row(first), known.row(second))
+        queries = wide(prepared, metrics, of_pair, missing, unmatched, passes)
+        kinds: dict[int, list[Table]] = {i: [] for i in range(len(metrics))}
+        bits = MOST_BITS
+        for found in queries if roles.cluster else [of_patterns(queries)]:
+            asked = dict.fromkeys(found.places, found)
+            reduced = coded(without, doubled, asked, by_example=False, domain=domain)
+            for i, both in enumerate(reduced.tables[::2]):
+                counts = reduced.tables[2 * i + 1]
+                kinds[i].append(replace(both, plain=np.hstack([both.plain, counts.sums[:, 1:]])))
+            if roles.cluster:
+                bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
+        tables += [table for (table,) in kinds.values()]
+    assert reduced is not None
     weighted = roles.weight is not None
-    tables = [replace(table, weighted=weighted) for table in reduced.tables]
+    tables = [replace(table, weighted=weighted) for table in tables]
     return replace(reduced, systems=named, tables=tables), pairs
 
 
@@ -169,8 +189,8 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
         what = listing(rough) if rough else "a comparison with strata or trials"
         raise EvalError(
             f"{what} needs all examples in memory, and they take more than "
-            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or compare fewer "
-            "rows"
+            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer "
+            "rows, or take the systems as independent with paired=False"
         )
 
 
@@ -181,6 +201,7 @@ def _needed(
     there = column_names(native)
     if there is None:
         return None
+    check_columns(there, metrics, slices, roles)
     sources: list[Source] = [*slices.columns, *slices.conditions.values()]
     sources += [s for m in metrics for i in m.made.values() for s in i.sources]
     sources += [*roles.system, *roles.example, *roles.trial, *roles.cluster, *roles.strata]
@@ -190,7 +211,7 @@ def _needed(
         if isinstance(source, nw.Expr):
             return None
         wanted += [source] if isinstance(source, str) else source.meta.root_names()
-    require(map(str, there), wanted, "column")
+    require(there, wanted, "an expression's")
     return list(dict.fromkeys(wanted))
 
 

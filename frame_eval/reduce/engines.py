@@ -197,7 +197,8 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
     for name in wanted:
         if name not in there:
             hint = did_you_mean(name, there)
-            raise ColumnError(f"{role} {name!r} is not a column.{hint} Columns: {listing(there)}.")
+            shown = listing(there) if there else "none whose name is text; rename them first"
+            raise ColumnError(f"{role} {name!r} is not a column.{hint} Columns: {shown}.")
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 

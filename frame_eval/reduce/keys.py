@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.table import Floats, Ints, joined
+from frame_eval.table import Floats, Ints, bisected, joined
 from frame_eval.threads import cores, spread_out
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -187,13 +187,8 @@ class Packed:
     def edges(self, count: int) -> Ints:
         """Where each number under a count starts in the last field, and where all end."""
         wanted = np.arange(count, dtype=np.uint64)
-        start, stop = np.zeros(count, np.int64), np.full(count, len(self.low))
-        for _ in range(len(self.low).bit_length()):
-            middle = (start + stop) // 2
-            below = self.field(-1, np.minimum(middle, len(self.low) - 1)) < wanted
-            below &= start < stop
-            start, stop = np.where(below, middle + 1, start), np.where(below, stop, middle)
-        return np.append(start, len(self.low))
+        starts = bisected(lambda at: self.field(-1, at) < wanted, len(self.low), count)
+        return np.append(starts, len(self.low))
 
     def changes(self, fields: int) -> npt.NDArray[np.bool_]:
         """Where a row differs from the one before in any but the first fields."""

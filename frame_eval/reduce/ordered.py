@@ -20,7 +20,8 @@ from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Column, Field, Packed, Score, Values, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Floats, Ints, Part, Ranked, Units
+from frame_eval.table import Floats, Ints, Part, Ranked, Units, joined
+from frame_eval.threads import spread_out
 
 _ZERO_ONE = {"flag", "label", "equal"}
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key
@@ -48,8 +49,8 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
         group, frame = codes(rows, prepared.groups, None)
     binary = {inputs[alias].kind for alias in others} <= _ZERO_ONE and len(others) <= _MOST_BITS
     lost = np.zeros(frame.height)
-    null = rows.select(pl.any_horizontal(pl.col(score, *others).is_null())).to_series()
-    if null.any():
+    if any(rows[alias].null_count() for alias in (score, *others)):
+        null = rows.select(pl.any_horizontal(pl.col(score, *others).is_null())).to_series()
         at = null.to_numpy()
         where = group[at] if len(group) == len(at) else np.zeros(at.sum(), np.int64)
         lost = np.bincount(where, minlength=frame.height).astype(float)
@@ -260,7 +261,12 @@ class Order:
 
     def _score(self, rows: Any) -> Floats:
         packed, field = (self._scores, 0) if self.rounded else (self.packed, self.above)
-        return self.score.decoded(packed.field(field, rows))
+        at = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+        def decoded(part: slice) -> Floats:
+            return self.score.decoded(packed.field(field, at[part]))
+
+        return joined(spread_out(decoded, blocks(len(at))))
 
     def part(self, metric: Metric) -> Part:
         """The cells of a metric of these rows; metrics of the same sums share them."""

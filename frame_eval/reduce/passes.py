@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
 from frame_eval.running import KEY, SUM, current, most_groups, shown
 from frame_eval.table import Table
 
-_MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
+MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 
 def passes_of(
@@ -125,12 +125,8 @@ def in_passes(
     """
     domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else None
     kinds: dict[int, list[Table]] = {i: [] for _, chosen in grouped for i in chosen}
-    bits = _MOST_BITS
-
-    def fold() -> None:
-        for i, tables in kinds.items():
-            kinds[i] = [in_kinds(metrics[i], tables, bits)]
-
+    reduced: Reduced | None = None
+    bits = MOST_BITS
     for at in shown(range(passes), "sums of clusters"):
         found = dict(queries)
         for base, chosen in grouped:
@@ -141,27 +137,30 @@ def in_passes(
         reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
         for i, tables in kinds.items():
             tables.append(reduced.tables[i])
-        fold()
-        while bits > _LEAST_BITS and _too_many(kinds):
-            bits -= 1
-            fold()
-        _check_kinds(kinds)
+        bits = as_few(kinds, lambda i, *of: in_kinds(metrics[i], *of), bits)
+    assert reduced is not None
     tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
     return replace(reduced, tables=tables)
 
 
-def _too_many(kinds: Mapping[int, Sequence[Table]]) -> bool:
-    """Whether tables take more than the memory."""
-    tables = [table for found in kinds.values() for table in found]
-    taken = sum(SUM * len(table.names) * len(table.rows) for table in tables)
-    return taken > current().memory
-
-
-def _check_kinds(kinds: Mapping[int, Sequence[Table]]) -> None:
-    if _too_many(kinds):
-        most = max(len(table.rows) for (table,) in kinds.values())
-        raise EvalError(
-            f"the sizes of more than {most} clusters and slices differ, which is more than "
-            f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
-            "slice less, or name coarser clusters"
-        )
+def as_few(
+    kinds: dict[int, list[Table]],
+    in_kinds: Callable[[int, Sequence[Table], int], Table],
+    bits: int,
+) -> int:
+    """Make the tables of each metric one of kinds, as finely as fits; how many bits that took."""
+    while True:
+        for i, tables in kinds.items():
+            kinds[i] = [in_kinds(i, tables, bits)]
+        taken = sum(SUM * len(one.names) * len(one.rows) for (one,) in kinds.values())
+        if taken <= current().memory:
+            return bits
+        if bits == _LEAST_BITS:
+            break
+        bits -= 1
+    most = max(len(one.rows) for (one,) in kinds.values())
+    raise EvalError(
+        f"the sizes of more than {most} clusters and slices differ, which is more than "
+        f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
+        "slice less, or name coarser clusters"
+    )

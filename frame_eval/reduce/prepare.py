@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,18 +93,34 @@ class Prepared:
         return [*self.keys.values(), *self.conditions.values()]
 
 
+def check_columns(
+    there: Iterable[str], metrics: Sequence[Metric], slices: Slices, roles: Roles
+) -> None:
+    """Raise where a question names a column that is not there, saying what for."""
+    there = list(there)
+    sources = [source for m in metrics for i in m.made.values() for source in i.sources]
+    wanted: dict[str, Iterable[Source | None]] = {
+        "slice key": slices.columns,
+        "system": roles.system,
+        "example": roles.example,
+        "trial": roles.trial,
+        "cluster": roles.cluster,
+        "strata": roles.strata,
+        "weight": [roles.weight],
+        "input": sources,
+        "condition": slices.conditions.values(),
+    }
+    for role, columns in wanted.items():
+        require(there, [column for column in columns if isinstance(column, str)], role)
+
+
 def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles) -> Prepared:
     """Make every column that the question needs, and drop the others."""
     inputs = {i.key: i for metric in metrics for i in metric.made.values()}
     conditions = slices.conditions
     sources = [source for given in inputs.values() for source in given.sources]
     weights = [] if roles.weight is None else [roles.weight]
-    require(scan.schema, slices.columns, "slice key")
-    for role in ("system", "example", "trial", "cluster", "strata"):
-        require(scan.schema, getattr(roles, role), role)
-    require(scan.schema, [s for s in weights if isinstance(s, str)], "weight")
-    require(scan.schema, [s for s in sources if isinstance(s, str)], "input")
-    require(scan.schema, [s for s in conditions.values() if isinstance(s, str)], "condition")
+    check_columns(scan.schema, metrics, slices, roles)
     scan, named = scan.with_sources([*sources, *weights, *conditions.values()])
     dtypes, ns = scan.schema, scan.words
 

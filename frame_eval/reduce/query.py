@@ -130,11 +130,13 @@ def query(
     cells = cells_of(prepared, first)
     # Of several rows on an example only trials and units make sense: those are added up.
     alone = by_example and (not prepared.roles.trial or first.unit is not None)
+    # The second moments of counts follow from them, unless rows of other weights are to join them.
+    follow = rows is None or bool(prepared.units)
     ask, places, filled = Ask(alone), {}, []
     for position, metric in metrics.items():
         columns, valid, extra = inputs_of(prepared, metric, missing, position)
         filled += extra
-        place = _ask_for(metric, columns, valid, weight, moments, ask)
+        place = _ask_for(metric, columns, valid, weight, moments, follow, ask)
         if missing == "worst" and metric.unit is None:
             place = replace(place, replaced=ask.sum(any_null(prepared, metric), "r"))
         places[position] = place
@@ -203,7 +205,13 @@ def _run(
 
 
 def _ask_for(
-    metric: Metric, columns: Mapping[str, Any], valid: Any, weight: Any, moments: bool, ask: Ask
+    metric: Metric,
+    columns: Mapping[str, Any],
+    valid: Any,
+    weight: Any,
+    moments: bool,
+    follow: bool,
+    ask: Ask,
 ) -> Places:
     contributions = dict(metric.sums(Sums(columns)))
     if "n" in contributions:
@@ -220,10 +228,8 @@ def _ask_for(
         n = ask.sum(of_n, "s")
     else:
         n = rows
-    exact = metric.counts and weight is None
-    wanted = moments and metric.linear and not ask.alone and not exact
-    if metric.proportion is not None and weight is None:
-        wanted = False
+    known = (metric.counts or metric.proportion is not None) and weight is None and follow
+    wanted = moments and metric.linear and not ask.alone and not known
     second = None
     if wanted:
         offset = 0 if weight is not None else 1

@@ -400,7 +400,7 @@ def _of_sums(
     """Every metric of every pair, from sums over examples."""
     asked = [*metrics, *_means_of_matched(metrics)]
     slices = found.shape[0]
-    tables = [Summed(*two) for two in zip(found.tables[::2], found.tables[1::2], strict=True)]
+    tables = [Summed(table) for table in found.tables]
     for number, pair in enumerate(pairs):
         of_pair = tables[number * len(asked) :][: len(asked)]
         sides = [summed_sides(m, one, slices) for m, one in zip(asked, of_pair, strict=True)]

@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import By, Columns, Slices, Source, slices, unwrapped
+from frame_eval.columns import (
+    By,
+    Columns,
+    Crossed,
+    Slices,
+    Source,
+    cluster_ways,
+    slices,
+    unwrapped,
+)
 from frame_eval.errors import EvalError, GuardFailed, check_option, did_you_mean, listing
 from frame_eval.evaluation import Bound, verb
 from frame_eval.inference.details import DETAILS
@@ -19,7 +28,14 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, filtered, result_frame
 from frame_eval.verbs.compare import Contrasts, Unmatched, contrast, position_of
 from frame_eval.verbs.rules import Rule, text_of
-from frame_eval.verbs.summary import Measured, Missing, check_level, check_names, measure
+from frame_eval.verbs.summary import (
+    Measured,
+    Missing,
+    check_level,
+    check_names,
+    check_ways,
+    measure_ways,
+)
 
 NUMBERS = (
     "metric",
@@ -49,7 +65,7 @@ def guard(
     example: Columns | None = None,
     baseline: Any = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     overall: bool = False,
@@ -116,8 +132,11 @@ def guard(
                 "a result frame has its slices and baseline; by= and baseline= are of rows"
             )
         return _worst_first([_of_result(result, one) for one in rules])
-    roles = Roles.of(system, example, trial, cluster, weight, strata)
-    asked = Asked(slices(by, overall), roles, baseline, paired, unmatched, missing)
+    ways = tuple(
+        Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
+    )
+    check_ways(ways)
+    asked = Asked(slices(by, overall), ways, baseline, paired, unmatched, missing)
     for one in rules:
         _check_answerable(one, asked, level)
     found = _measured(frame, rules, asked)
@@ -131,11 +150,16 @@ class Asked:
     """What ``guard`` was asked besides the rules."""
 
     slices: Slices
-    roles: Roles
+    ways: tuple[Roles, ...]
     baseline: Any
     paired: bool
     unmatched: Unmatched
     missing: Missing
+
+    @property
+    def roles(self) -> Roles:
+        """The roles, clusters in the first way that they have."""
+        return self.ways[0]
 
 
 def _check_rules(rules: Sequence[Any]) -> None:
@@ -157,6 +181,8 @@ def _check_answerable(one: Rule, asked: Asked, level: float) -> None:
     _metric_of(one)
     if one.compares and asked.baseline is None:
         raise EvalError(f"the rule {str(one)!r} needs baseline=<the system to compare to>")
+    if one.compares and len(asked.ways) > 1:
+        raise EvalError(f"crossed clusters go with rules of one system, not with {str(one)!r}")
     if asked.baseline is not None and not asked.roles.system:
         raise EvalError("baseline= needs system=<the column that names the systems>")
     check_names(asked.slices.shown, (*NUMBERS, *FRONT))
@@ -210,7 +236,14 @@ def _pass(frame: Any, one: Rule, metrics: Sequence[Metric], asked: Asked) -> Mea
             whole=False,
         )
     else:
-        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing, apart=True)
+        found = measure_ways(
+            rows,
+            metrics,
+            asked.slices,
+            asked.ways,
+            asked.missing,
+            apart=len(asked.ways) == 1,
+        )
     if one.where is not None:
         _check_systems(frame, one, found.found.systems, asked.roles.system)
     return found
