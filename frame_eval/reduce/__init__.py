@@ -141,7 +141,9 @@ def side_by_side(
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
     examples = list(prepared.examples.values())
-    if passes_of(prepared, [*prepared.groups, *examples], examples, 1 + len(metrics)) == 1:
+    keys = [*prepared.groups, *examples]
+    single = not prepared.trials and all(metric.unit is None for metric in metrics)
+    if passes_of(prepared, keys, examples, 1 + len(metrics), single) == 1:
         return None
     systems = list(prepared.systems.values())
     there = collect(prepared.frame.select(*systems).unique())

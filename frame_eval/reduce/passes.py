@@ -21,11 +21,17 @@ from frame_eval.table import Table
 MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 
-def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sums: int) -> int:
+def passes_of(
+    prepared: Prepared,
+    keys: Sequence[str],
+    apart: Sequence[str],
+    sums: int,
+    single: bool = False,
+) -> int:
     """How many passes it takes for the groups of each to fit into the memory.
 
     A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory
-    themselves are read at once.
+    themselves are read at once. Groups of a ``single`` row are as many as the rows.
     """
     most = most_groups(keys, sums)
     if prepared.resident or not keys:
@@ -33,7 +39,7 @@ def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sum
     rows = _rows(prepared)
     if rows <= most:
         return 1
-    groups = min(rows, distinct_count(prepared.frame, keys, apart))
+    groups = rows if single else min(rows, distinct_count(prepared.frame, keys, apart))
     return -(-groups // most)
 
 
