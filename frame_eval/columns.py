@@ -40,6 +40,7 @@ Kind: TypeAlias = Literal[
     "labels",
 ]
 NUMERIC = ("number", "flag", "score", "probability", "bin", "total", "top")
+LOGICAL = ("flag", "label", "equal")
 OF_A_CLASS = ("truth", "rank", "class")
 # How far from 1 the probabilities of a row may sum: single precision, or rounded to four digits.
 TOTAL_ERROR = 1e-3
@@ -62,6 +63,8 @@ class Input:
     higher. ``total`` is the sum of such columns, which has to be 1, ``top`` the largest of them.
     ``class`` is the position of a label among the ``classes``. ``labels`` are lists of labels, as
     a cell key.
+
+    What is true or false, as it stands or by a comparison, may be made ``small``: 0 or 1 in a byte.
     """
 
     kind: Kind
@@ -71,6 +74,7 @@ class Input:
     bins: int | None = None
     classes: tuple[Any, ...] = ()
     others: tuple[Source, ...] = ()
+    small: bool = False
 
     def __post_init__(self) -> None:
         for source in self.sources:
@@ -80,7 +84,8 @@ class Input:
     def key(self) -> tuple[object, ...]:
         """What makes two inputs the same column, so that they are computed once."""
         sources = map(_source_key, self.sources)
-        return (self.kind, *sources, repr(self.positive), self.bins, repr(self.classes))
+        words = repr(self.positive), self.bins, repr(self.classes), self.small
+        return (self.kind, *sources, *words)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -93,13 +98,16 @@ class Input:
         Without ``dtypes`` (an expression that has not met its frame) nothing is assumed of them.
         """
         types = [None] * len(exprs) if dtypes is None else [_family(dtype) for dtype in dtypes]
+        number = ns.Int8 if self.small else ns.Float64
         if self.kind == "equal":
             left, right = _comparable(ns, exprs, types)
-            return (left == right).cast(ns.Float64)
+            return (left == right).cast(number)
         if self.kind in ("category", "labels"):
             return _comparable(ns, exprs, types)[0]
-        if self.kind == "label" and self.positive is not None:
-            return _is_class(ns, exprs[0], types[0], self.positive).cast(ns.Float64)
+        one_of_two = self.kind == "label" and self.positive is not None
+        if one_of_two or (self.small and types == ["boolean"]):
+            value = _is_class(ns, exprs[0], types[0], self.positive) if one_of_two else exprs[0]
+            return value.cast(number)
         if self.kind in OF_A_CLASS:
             classes = [_is_class(ns, exprs[0], types[0], value) for value in self.classes]
             scores: list[Any] = [float(k) for k in range(len(classes))]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import Input, Source, as_input
+from frame_eval.columns import LOGICAL, Input, Source, as_input
 from frame_eval.errors import EvalError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -19,6 +21,9 @@ Finish: TypeAlias = "Callable[[Any], Any]"
 Better: TypeAlias = "Literal['higher', 'lower'] | None"
 Bounds: TypeAlias = "tuple[float | None, float | None]"
 Term: TypeAlias = "str | Callable[[Any], Any] | Array"
+
+_FEW = 6  # inputs of which all combinations are tried
+_HALF = 63  # the difference of two such numbers is one of a byte too
 
 
 class Sums:
@@ -258,6 +263,18 @@ class Metric:
         """The inputs, columns and expressions among them made numbers."""
         return self.inputs  # type: ignore[return-value]  # made inputs in __post_init__
 
+    @cached_property
+    def in_bytes(self) -> Metric:
+        """The same over inputs of a byte each, if no step of its sums of true and false needs more.
+
+        They are tried on all values that rows can have, in arithmetic that raises where it wraps.
+        """
+        logical = all(i.kind in LOGICAL and not i.others for i in self.made.values())
+        if not logical or self.cells or self.unit is not None or not _fit(self):
+            return self
+        small = {name: replace(given, small=True) for name, given in self.made.items()}
+        return replace(self, inputs=small)
+
     @property
     def linear(self) -> bool:
         """Whether errors can be linearised: of smooth metrics, and the share below a quantile."""
@@ -314,6 +331,34 @@ class Metric:
         nothing = pl.lit(self.zero_division, dtype=pl.Float64)
         shown = pl.when(value.is_finite()).then(value).when(valid.any()).then(nothing)
         return shown.alias(self.name)
+
+
+def _fit(metric: Metric) -> bool:
+    """Whether sums of 0/1 inputs are whole numbers of a byte, on the way and in the end."""
+    names = list(metric.inputs)
+    if len(names) > _FEW:
+        return False
+    try:
+        with np.errstate(all="raise"):
+            return all(
+                _alike(
+                    *(
+                        metric.sums(Sums(dict(zip(names, map(kind, row), strict=True))))
+                        for kind in (np.int8, np.float64)
+                    )
+                )
+                for row in product((0, 1), repeat=len(names))
+            )
+    except Exception:  # noqa: BLE001  # the sums of a user may raise anything
+        return False
+
+
+def _alike(small: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
+    """Whether values are bytes, far from where these wrap, and the same as in floating point."""
+    return all(
+        isinstance(value, (np.int8, np.bool_)) and abs(int(value)) <= _HALF and value == wide[name]
+        for name, value in small.items()
+    )
 
 
 def _restore(state: dict[str, Any]) -> Metric:

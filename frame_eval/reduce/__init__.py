@@ -84,9 +84,10 @@ def reduce(
     slices are the same: units that are too many then become kinds of units.
     """
     alike = alike and not roles.unit
-    prepared = prepare(
-        scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
-    )
+    rows = scan(native, _needed(native, metrics, slices, roles))
+    if rows.is_polars:
+        metrics = [metric.in_bytes for metric in metrics]
+    prepared = prepare(rows, metrics, slices, roles)
     # Grouped by example, the sums show repeats by themselves.
     seen = by_example and not roles.trial
     averaged = prepared
