@@ -195,6 +195,17 @@ def sklearn_rankings(frame: pl.DataFrame) -> Callable[[], Any]:
     return lambda: [roc_auc_score(label, score), average_precision_score(label, score)]
 
 
+def sklearn_curves(frame: pl.DataFrame) -> Callable[[], Any]:
+    """The points of roc_curve and precision_recall_curve at all scores."""
+    from sklearn.metrics import precision_recall_curve, roc_curve
+
+    label, score = frame["label"].to_numpy(), frame["score"].to_numpy()
+    return lambda: (
+        roc_curve(label, score, drop_intermediate=False),
+        precision_recall_curve(label, score),
+    )
+
+
 def sklearn_slices(frame: pl.DataFrame) -> Callable[[], Any]:
     """AUC, F1 and accuracy by scikit-learn, slice after slice."""
     from sklearn.metrics import accuracy_score, f1_score, roc_auc_score

@@ -4,6 +4,7 @@ python benchmarks/scale.py                      # 50 million rows, then how the 
 python benchmarks/scale.py --rows 500000000     # any other number; 10 bytes of disk a row
 python benchmarks/scale.py --short              # tiny sizes, only to see that it runs
 python benchmarks/scale.py --only summary       # one question, nothing is written
+python benchmarks/scale.py --folder F --kept K  # goes on where it was stopped
 """
 
 from __future__ import annotations
@@ -70,34 +71,37 @@ def spark_of(files: str) -> Any:
     return fe.of(session.read.parquet(str(Path(files).parent)))
 
 
-def sql_sums(files: str) -> Any:
+def sums_of(files: str) -> Any:
     """The sums of clusters alone, by DuckDB's own SQL."""
     import duckdb
 
     return duckdb.sql(SUMS.format(files=files)).pl()
 
 
-QUESTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "summary": (
-        "summary by system and slice, clustered intervals",
-        lambda files: polars_of(files).summary(ACCURACY, **CLUSTERED),
-    ),
+def summary_of(frame: Any) -> Any:
+    """A share in every slice, with intervals that respect clusters."""
+    return frame.summary(ACCURACY, **CLUSTERED)
+
+
+# What it is called, how the files are opened, and what is measured.
+QUESTIONS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], Any]]] = {
+    "summary": ("summary by system and slice, clustered intervals", polars_of, summary_of),
     "compare": (
         "paired compare of two systems by slice, clustered",
-        lambda files: polars_of(files).run(memory=MEMORY).compare(ACCURACY, **PAIRED),
+        polars_of,
+        lambda frame: frame.run(memory=MEMORY).compare(ACCURACY, **PAIRED),
     ),
     "auc": (
         "ROC-AUC by system, exact, DeLong intervals",
-        lambda files: polars_of(files).summary(fe.roc_auc("label", "score"), system="system"),
+        polars_of,
+        lambda frame: frame.summary(fe.roc_auc("label", "score"), system="system"),
     ),
-    "sql": ("the sums of clusters alone, DuckDB's own SQL", sql_sums),
-    "duckdb": (
-        "summary as above, through DuckDB",
-        lambda files: duckdb_of(files).summary(ACCURACY, **CLUSTERED),
-    ),
+    "sql": ("the sums of clusters alone, DuckDB's own SQL", str, sums_of),
+    "duckdb": ("summary as above, through DuckDB", duckdb_of, summary_of),
     "spark": (
-        "summary as above, through Spark on this machine (memory without Java's)",
-        lambda files: spark_of(files).summary(ACCURACY, **CLUSTERED),
+        "summary as above, through a Spark session that is open (memory without Java's)",
+        spark_of,
+        summary_of,
     ),
 }
 GROWTH: dict[str, tuple[int, ...]] = {
@@ -110,22 +114,34 @@ GROWTH: dict[str, tuple[int, ...]] = {
 USUAL = {"rows": 4_000_000, "slices": 20, "clusters": 100_000, "systems": 2, "metrics": 1}
 
 
-def apart(*arguments: str) -> dict[str, float]:
-    """What this script finds when it is run with some arguments in a process of its own."""
-    command = [sys.executable, __file__, *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def apart(kept: Path | None, *arguments: str) -> dict[str, float]:
+    """What this script finds when it is run with some arguments in a process of its own.
+
+    What is kept in a file is not measured again.
+    """
+    known: dict[str, dict[str, float]] = {}
+    if kept is not None and kept.exists():
+        known = json.loads(kept.read_text())
+    asked = " ".join(arguments)
+    if asked not in known:
+        command = [sys.executable, __file__, *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        known[asked] = json.loads(done.stdout.splitlines()[-1])
+        if kept is not None:
+            kept.write_text(json.dumps(known))
+    return known[asked]
 
 
 def asked(name: str, files: str) -> dict[str, float]:
     """The seconds and the MB over what the imports take, of one question."""
     seconds = 0.0
+    _, opened, answer = QUESTIONS[name]
+    frame = opened(files)
 
     def ask() -> None:
         nonlocal seconds
         start = time.perf_counter()
-        QUESTIONS[name][1](files)
+        answer(frame)
         seconds = time.perf_counter() - start
 
     return {"memory": own_peak(ask), "seconds": seconds}
@@ -152,20 +168,20 @@ def grown(folder: Path, what: str, value: int, short: bool) -> dict[str, float]:
     return {"memory": memory, "seconds": min(times)}
 
 
-def questions(folder: Path, rows: int, only: str | None) -> str:
+def questions(folder: Path, rows: int, only: str | None, kept: Path | None) -> str:
     """The table of all questions about so many rows."""
     files = written(folder, rows, max(min(rows // 1_000_000, 100), 2))
     text = f"## {rows:,} rows in {len(list(files.iterdir()))} Parquet files\n\n"
     text += "| question | seconds | memory, MB |\n|---|---:|---:|\n"
-    for name, (what, _) in QUESTIONS.items():
+    for name, (what, *_) in QUESTIONS.items():
         if only in (None, name):
-            found = apart("--ask", name, f"{files}/*.parquet")
+            found = apart(kept, "--ask", name, f"{files}/*.parquet")
             text += f"| {what} | {found['seconds']:.3g} | {found['memory']:,.0f} |\n"
             print(text.splitlines()[-1], flush=True)
     return text
 
 
-def growth(folder: Path, short: bool) -> str:
+def growth(folder: Path, short: bool, kept: Path | None) -> str:
     """The tables of how the cost of a summary grows, one size at a time."""
     usual = ", ".join(f"{value:,} {name}" for name, value in USUAL.items())
     text = "## How the cost grows\n\n"
@@ -175,7 +191,7 @@ def growth(folder: Path, short: bool) -> str:
     text += "| what | sizes | seconds | memory, MB |\n|---|---|---|---|\n"
     for what, values in GROWTH.items():
         found = [
-            apart("--grow", what, str(value), str(folder), *(["--short"] if short else []))
+            apart(kept, "--grow", what, str(value), str(folder), *(["--short"] if short else []))
             for value in values
         ]
         sizes = ", ".join(f"{value:,}" for value in values)
@@ -204,6 +220,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the files are made, and stay")
     parser.add_argument("--short", action="store_true", help="tiny sizes, nothing is written")
     parser.add_argument("--only", choices=QUESTIONS, help="nothing is written")
+    parser.add_argument("--kept", type=Path, help="what is measured stays there, for another run")
     parser.add_argument("--ask", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--grow", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -219,9 +236,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = options.folder or Path(made)
         for rows in options.rows or [50_000 if options.short else 50_000_000]:
-            text += questions(folder, rows, options.only) + "\n"
+            text += questions(folder, rows, options.only, options.kept) + "\n"
         if options.only is None:
-            text += growth(folder, options.short)
+            text += growth(folder, options.short, options.kept)
             if not options.short:
                 TABLE.write_text(text)
 

@@ -29,6 +29,7 @@ from peers import (
     presorted_auc,
     resampled_clusters,
     scipy_bootstrap,
+    sklearn_curves,
     sklearn_rankings,
     sklearn_slices,
 )
@@ -163,12 +164,31 @@ def _clustered_rankings(short: bool) -> Sides:
     )
 
 
-def _delong(short: bool) -> Sides:
+def _delong(metrics: Any, short: bool) -> Sides:
     frame = classified(*((2_000, 2, 20) if short else (100_000, 2, 20)))
     return Sides(
-        lambda: frame.eval.summary(*RANKINGS),
+        lambda: frame.eval.summary(*metrics),
         delong(frame),
         lambda ours, theirs: _same(ours.select("estimate", "std_error").row(0), theirs),
+    )
+
+
+def _curves(short: bool) -> Sides:
+    frame = classified(*_size(short))
+
+    def agree(ours: Any, theirs: Any) -> bool:
+        (roc, pr), ((fpr, tpr, falling), (precision, recall, rising)) = ours, theirs
+        at = np.searchsorted(-falling, -roc["threshold"].to_numpy())
+        below = np.searchsorted(rising, pr["threshold"].to_numpy())
+        same = [_same(roc["fpr"], fpr[at]), _same(roc["tpr"], tpr[at])]
+        return all(
+            [*same, _same(pr["precision"], precision[below]), _same(pr["recall"], recall[below])]
+        )
+
+    return Sides(
+        lambda: tuple(frame.eval.curve(kind, "label", "score") for kind in ("roc", "pr")),
+        sklearn_curves(frame),
+        agree,
     )
 
 
@@ -508,13 +528,30 @@ WORKS = (
     ),
     Work(
         "delong",
-        "both with intervals; 100,000 rows",
-        "confidenceinterval (roc_auc alone)",
-        _delong,
+        "roc_auc alone with its interval; 100,000 rows",
+        "confidenceinterval",
+        partial(_delong, RANKINGS[:1]),
         most=1 / 20,
         rounds=20,
         peer_rounds=20,
         needs="confidenceinterval",
+    ),
+    Work(
+        "delong and average precision",
+        "both with intervals; 100,000 rows",
+        "confidenceinterval (roc_auc alone)",
+        partial(_delong, RANKINGS),
+        rounds=20,
+        peer_rounds=20,
+        needs="confidenceinterval",
+    ),
+    Work(
+        "curves",
+        "ROC and precision-recall curves with bands, 1,000 points of each; 10M rows",
+        "scikit-learn (all points, no bands)",
+        _curves,
+        rounds=3,
+        peer_rounds=1,
     ),
     *(
         Work(

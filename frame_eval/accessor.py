@@ -108,9 +108,10 @@ class Evaluation(Bound[R]):
             The bytes that what leaves the engine may take while it is worked on; 1 GiB unless said
             otherwise. Frames that are in memory already are not counted. Where the sums of
             clusters or the examples of a comparison need more, they are taken in several passes,
-            each over some of the clusters or examples, with the same result; where rows need more,
-            rank metrics take counts of distinct scores. What none of this makes small enough is an
-            error that says so.
+            each over some of the clusters or examples, with the same result; errors of weighted
+            rows, and of ratios over clusters, to within 2^-6 times the largest share that one has.
+            Where rows need more, rank metrics take counts of distinct scores. What none of this
+            makes small enough is an error that says so.
         progress
             Whether work of more than two seconds shows a bar, on a terminal and with tqdm
             installed; True unless said otherwise.

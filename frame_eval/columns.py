@@ -12,9 +12,12 @@ from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import polars as pl
 
-from frame_eval.errors import ColumnError, EvalError
+from frame_eval.errors import ColumnError, EvalError, listing
 
 col = nw.col
 
@@ -37,6 +40,7 @@ Kind: TypeAlias = Literal[
     "labels",
 ]
 NUMERIC = ("number", "flag", "score", "probability", "bin", "total", "top")
+LOGICAL = ("flag", "label", "equal")
 OF_A_CLASS = ("truth", "rank", "class")
 # How far from 1 the probabilities of a row may sum: single precision, or rounded to four digits.
 TOTAL_ERROR = 1e-3
@@ -59,6 +63,8 @@ class Input:
     higher. ``total`` is the sum of such columns, which has to be 1, ``top`` the largest of them.
     ``class`` is the position of a label among the ``classes``. ``labels`` are lists of labels, as
     a cell key.
+
+    What is true or false, as it stands or by a comparison, may be made ``small``: 0 or 1 in a byte.
     """
 
     kind: Kind
@@ -68,6 +74,7 @@ class Input:
     bins: int | None = None
     classes: tuple[Any, ...] = ()
     others: tuple[Source, ...] = ()
+    small: bool = False
 
     def __post_init__(self) -> None:
         for source in self.sources:
@@ -77,7 +84,8 @@ class Input:
     def key(self) -> tuple[object, ...]:
         """What makes two inputs the same column, so that they are computed once."""
         sources = map(_source_key, self.sources)
-        return (self.kind, *sources, repr(self.positive), self.bins, repr(self.classes))
+        words = repr(self.positive), self.bins, repr(self.classes), self.small
+        return (self.kind, *sources, *words)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -90,13 +98,16 @@ class Input:
         Without ``dtypes`` (an expression that has not met its frame) nothing is assumed of them.
         """
         types = [None] * len(exprs) if dtypes is None else [_family(dtype) for dtype in dtypes]
+        number = ns.Int8 if self.small else ns.Float64
         if self.kind == "equal":
             left, right = _comparable(ns, exprs, types)
-            return (left == right).cast(ns.Float64)
+            return (left == right).cast(number)
         if self.kind in ("category", "labels"):
             return _comparable(ns, exprs, types)[0]
-        if self.kind == "label" and self.positive is not None:
-            return _is_class(ns, exprs[0], types[0], self.positive).cast(ns.Float64)
+        one_of_two = self.kind == "label" and self.positive is not None
+        if one_of_two or (self.small and types == ["boolean"]):
+            value = _is_class(ns, exprs[0], types[0], self.positive) if one_of_two else exprs[0]
+            return value.cast(number)
         if self.kind in OF_A_CLASS:
             classes = [_is_class(ns, exprs[0], types[0], value) for value in self.classes]
             scores: list[Any] = [float(k) for k in range(len(classes))]
@@ -133,9 +144,11 @@ class Input:
         numbers = range(len(names)) if self.kind in NUMERIC else range(1, len(self.others) + 1)
         for i in numbers:
             if families[i] not in numeric:
+                way = "cast it first"
+                if self.kind == "flag" and families[i] == "text":
+                    way = f"compare it: fe.col({names[i]!r}) == <the text that counts as 1>"
                 raise ColumnError(
-                    f"column {names[i]!r} is {dtypes[i]}, but this metric needs numbers; "
-                    "cast it first"
+                    f"column {names[i]!r} is {dtypes[i]}, but this metric needs numbers; {way}"
                 )
         if self.kind in ("equal", "category") and len(families) == 2:
             text = [family == "text" for family in families]
@@ -428,16 +441,21 @@ def names(columns: Columns | None) -> list[str]:
         return []
     given: object = columns
     if isinstance(given, Crossed):
-        raise EvalError("fe.crossed is for cluster= of summary and compare; name columns here")
+        raise EvalError(
+            "fe.crossed is for cluster= of summary, compare, guard and poststratify; name columns "
+            "here"
+        )
     if isinstance(given, Slices):
         raise EvalError("name the column(s) here, without fe.each, fe.cube or fe.where")
+    if isinstance(given, (pd.Series, pl.Series)):
+        check_source(given)
     one = isinstance(columns, (str, nw.Expr, pl.Expr)) or not isinstance(columns, Iterable)
     listed: list[Any] = [columns] if one else list(columns)
     for name in listed:
         if not isinstance(name, str):
             raise EvalError(f"a column name is text, not {name!r}; for conditions use fe.where")
     if len(set(listed)) < len(listed):
-        raise EvalError(f"a column is named twice in {listed!r}")
+        raise EvalError(f"a column is named twice in {listing(listed)}")
     return listed
 
 
@@ -457,8 +475,8 @@ def cluster_ways(cluster: Columns | Crossed | None) -> list[Columns | None]:
 
 
 def crossed(first: Columns, second: Columns) -> Crossed:
-    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary` and
-    :func:`compare`.
+    """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary`,
+    :func:`compare`, :func:`guard` and :func:`poststratify`.
 
     Rows depend on each other that share the first or the second: the variance is that clustered by
     the first, plus by the second, minus by both together (Cameron, Gelbach and Miller 2011).
@@ -518,6 +536,13 @@ class Slices:
     def shown(self) -> tuple[str, ...]:
         """The key columns of the result."""
         return ("slice", "value") if self.stacked else self.columns
+
+    def is_whole(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Which rows of a result are about all rows of the frame, beside those of its slices."""
+        if not self.stacked:
+            return np.zeros(rows.height, bool)
+        whole: npt.NDArray[np.bool_] = (rows["slice"] == "overall").to_numpy()
+        return whole
 
 
 By: TypeAlias = "Columns | Slices | None"

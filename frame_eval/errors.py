@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral, Real
 
 
 class EvalError(ValueError):
@@ -68,3 +69,44 @@ def check_option(name: str, value: object, options: Iterable[object]) -> None:
     if value not in options:
         hint = did_you_mean(value, options)
         raise EvalError(f"{name}={value!r} is unknown.{hint} Options: {listing(options, 30)}.")
+
+
+def is_whole(value: object, least: int) -> bool:
+    """Whether ``value`` is a whole number and at least so much.
+
+    >>> is_whole(3, 1), is_whole(3.0, 1), is_whole(True, 1)
+    (True, False, False)
+    """
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
+
+
+def is_share(value: object) -> bool:
+    """Whether ``value`` is a number between 0 and 1.
+
+    >>> is_share(0.5), is_share(1), is_share("0.5")
+    (True, False, False)
+    """
+    return isinstance(value, Real) and 0 < float(value) < 1
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise unless ``value`` is a whole number and at least so much.
+
+    >>> check_whole("bins", 2.5, 1)
+    Traceback (most recent call last):
+    frame_eval.errors.EvalError: bins=2.5 is not a whole number of at least 1
+    """
+    if not is_whole(value, least):
+        raise EvalError(f"{name}={value!r} is not a whole number of at least {least}")
+
+
+def check_share(name: str, value: object, *, whole: bool = False) -> None:
+    """Raise unless ``value`` is a number between 0 and 1; with ``whole`` 1 is one too.
+
+    >>> check_share("coverage", 80, whole=True)
+    Traceback (most recent call last):
+    frame_eval.errors.EvalError: coverage=80 is not above 0 and at most 1
+    """
+    if not (is_share(value) or (whole and value == 1)):
+        allowed = "above 0 and at most 1" if whole else "between 0 and 1"
+        raise EvalError(f"{name}={value!r} is not {allowed}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from typing import TypeVar
 from frame_eval.errors import EvalError
 
 T = TypeVar("T")
+KEY, SUM = 48, 96  # bytes that a group takes while it is worked on, by key and by sum
 _SHOWN_AFTER = 2  # seconds of work before a bar appears
 
 
@@ -56,6 +57,11 @@ def running(run: Run) -> Iterator[None]:
         yield
     finally:
         _RUN.reset(before)
+
+
+def most_groups(keys: Sequence[str], sums: int) -> int:
+    """How many groups with so many sums fit into the memory."""
+    return current().most(KEY * len(keys) + SUM * sums)
 
 
 def shown(steps: Iterable[T], what: str) -> Iterator[T]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,10 @@ from frame_eval.threads import concurrently, halves
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
+
+# How the examples of two systems compare, as sums over examples say it.
+COUNTED = ("either", "differ", "higher", "lower", "ties", "both", "lonely")
+Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 _FEW = 1000  # rows that are sorted before they are looked at
 
@@ -158,15 +162,16 @@ class Part:
     ``names`` are those of the sums. The cells of ``groups[i]`` are those from ``edges[i]`` to
     ``edges[i + 1]``; groups without a cell do not appear. ``starts`` has the first row of every
     cell, and the number of rows; it is None where every row is a cell. ``given`` says what rows
-    contribute to a sum but ``"n"``, without their weight, and ``score`` the scores of rows.
-    Without ``units`` each row is one. ``totals`` are those that have been asked for.
+    contribute to a sum but ``"n"``, without their weight, as integers if these are whole numbers,
+    and ``score`` the scores of rows. Without ``units`` each row is one. ``totals`` are those that
+    have been asked for.
     """
 
     names: tuple[str, ...]
     groups: Ints
     edges: Ints
     starts: Ints | None
-    given: Callable[[str, slice], Floats]
+    given: Callable[[str, slice], npt.NDArray[Any]]
     score: Callable[[Any], Floats]
     weight: Floats | None
     units: Units | None
@@ -179,7 +184,7 @@ class Part:
             return cells
         return slice(int(self.starts[cells.start]), int(self.starts[cells.stop]))
 
-    def plain(self, name: str, rows: slice) -> Floats:
+    def plain(self, name: str, rows: slice) -> npt.NDArray[Any]:
         """What rows contribute to a sum, without their weight; ``"rows"`` counts them too."""
         if name in ("n", "rows"):
             return np.ones(rows.stop - rows.start)
@@ -187,13 +192,22 @@ class Part:
 
     def sums(self, name: str, cells: slice) -> Floats:
         """A sum at some cells."""
+        counted = name == "rows" or (name == "n" and self.weight is None)
+        if counted and self.starts is not None:
+            return np.diff(self.starts[cells.start : cells.stop + 1]).astype(float)
         rows = self.rows(cells)
         values = self.plain(name, rows)
-        if self.weight is not None and name != "rows":
+        if self.weight is not None and not counted:
             values = values * self.weight[rows]
         if self.starts is None:
-            return values
-        return np.add.reduceat(values, self.starts[cells] - rows.start)
+            return values.astype(np.float64, copy=False)
+        starts = self.starts[cells.start : cells.stop + 1] - rows.start
+        if values.dtype.kind != "i":
+            return np.add.reduceat(values, starts[:-1])
+        # Differences of running sums are several times faster, and exact for whole numbers.
+        running = np.zeros(len(values) + 1)
+        np.cumsum(values, out=running[1:])
+        return np.diff(running[starts])
 
     def by_row(self, values: Floats, cells: slice) -> Floats:
         """What some cells have, for each of their rows."""
@@ -279,9 +293,24 @@ def keyed(high: Ints, low: Ints, size: int) -> Ints:
     return key
 
 
-def joined(parts: Sequence[Ints]) -> Ints:
+def bisected(below: Callable[[Ints], npt.NDArray[np.bool_]], length: int, count: int) -> Ints:
+    """For each of so many searches the first position that is not below what it looks for.
+
+    ``below`` says of a position for every search, all under ``length``, whether it is; those that
+    are come first.
+    """
+    start, stop = np.zeros(count, np.int64), np.full(count, length)
+    for _ in range(length.bit_length()):
+        middle = (start + stop) // 2
+        under = (start < stop) & below(np.minimum(middle, length - 1))
+        start, stop = np.where(under, middle + 1, start), np.where(under, stop, middle)
+    return start
+
+
+def joined(parts: Sequence[Numbers]) -> Numbers:
     """Arrays one after the other; one alone as it is."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    together: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return together  # type: ignore[no-any-return]  # of the type of the parts
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:

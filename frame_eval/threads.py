@@ -17,6 +17,11 @@ Result = TypeVar("Result")
 _LARGE = 100_000  # rows that are worth a thread
 
 
+def cores() -> int:
+    """How many threads can run at once."""
+    return os.cpu_count() or 1
+
+
 def in_order(
     function: Callable[[Item], Result],
     items: Sequence[Item],
@@ -27,7 +32,7 @@ def in_order(
 
     On all cores, but on ``most`` at most, each with at least so many items.
     """
-    workers = min(os.cpu_count() or 1, len(items) // least, most or len(items))
+    workers = min(cores(), len(items) // least, most or len(items))
     if workers < 2:
         yield from map(function, items)
         return

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from numpy.testing import assert_array_equal
 
 import frame_eval as fe
 from frame_eval.inference.linear import added
 from frame_eval.reduce.coded import codes
-from frame_eval.table import Sorting, joined, keyed, packed
+from frame_eval.table import Sorting, bisected, joined, keyed, packed
 
 RNG = np.random.default_rng(11)
 FEW = RNG.integers(0, 3, 200)
@@ -30,9 +31,12 @@ COLUMNS = {
 }
 
 
+@pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_codes_are_positions_among_sorted_values(name) -> None:
+def test_codes_are_positions_among_sorted_values(name, long) -> None:
     column = pl.Series("key", COLUMNS[name])
+    if long:
+        column = pl.concat([column] * (20_000 // len(column)))
     found, values = codes(column.to_frame(), ["key"])
     expected, distinct = pd.factorize(
         pd.Series(column.to_list(), dtype=object), sort=True, use_na_sentinel=False
@@ -40,6 +44,17 @@ def test_codes_are_positions_among_sorted_values(name) -> None:
     assert found.tolist() == expected.tolist()
     assert values["key"].to_list() == [None if pd.isna(value) else value for value in distinct]
     assert values.schema["key"] == column.dtype
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+def test_codes_of_several_keys(copies) -> None:
+    """Every combination that occurs, in the order of the keys, nulls last."""
+    rows = list(zip([3, None, 3, 1] * 50, ["b", "a", None, "a"] * 50, FEW > 1, strict=True))
+    frame = pl.DataFrame(rows * copies, schema=["x", "y", "z"], orient="row")
+    found, values = codes(frame, ["x", "y", "z"])
+    order = sorted(set(frame.rows()), key=lambda row: [(v is None, v or 0) for v in row])
+    assert values.rows() == order
+    assert [order[code] for code in found] == frame.rows()
 
 
 @pytest.mark.parametrize(
@@ -91,10 +106,11 @@ def test_packed_keys_sort_as_the_keys_do() -> None:
     assert np.argsort(packed(keys), kind="stable").tolist() == np.lexsort(keys[::-1]).tolist()
 
 
-def test_sums_of_sorted_groups_are_counted_sums() -> None:
-    group = np.sort(RNG.integers(0, 9, 300)) * 2
-    values = RNG.normal(size=300)
-    np.testing.assert_allclose(added(group, values, 20), np.bincount(group, values, 20), atol=1e-13)
+@pytest.mark.parametrize("rows", [300, 3000])
+def test_sums_of_sorted_groups_are_counted_sums(rows) -> None:
+    group = np.sort(RNG.integers(0, 9, rows)) * 2
+    values = RNG.normal(size=rows)
+    np.testing.assert_allclose(added(group, values, 20), np.bincount(group, values, 20), atol=1e-12)
     assert np.array_equal(added(group, values > 0, 20), np.bincount(group, values > 0, 20))
     assert added(group, values > 0, 20).tolist() == np.bincount(group, values > 0, 20).tolist()
     assert added(group[:0], values[:0], 3).tolist() == [0.0, 0.0, 0.0]
@@ -106,3 +122,10 @@ def test_medians_of_columns_with_one_value_do_not_differ(paired) -> None:
     found = frame.eval.compare(fe.median("x"), system="m", example="id", paired=paired)
     row = found.select("difference", "std_error", "p_value", "note").row(0)
     assert row == (0.0, 0.0, 1.0, "no example differs")
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 1000])
+def test_many_searches_at_once_find_what_numpy_finds(length) -> None:
+    values, wanted = np.sort(RNG.integers(0, 50, length)), np.arange(-1, 52)
+    found = bisected(lambda at: values[at] < wanted, length, len(wanted))
+    assert_array_equal(found, np.searchsorted(values, wanted))

@@ -4,13 +4,15 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 from statsmodels.stats.proportion import proportion_confint
 
 import frame_eval as fe
 from frame_eval.inference import curves
+from frame_eval.inference.curves import Flagged
+from frame_eval.metrics.core import Sums
 
 RNG = np.random.default_rng(3)
 KINDS = ("roc", "pr", "det", "threshold", "gain", "risk_coverage", "abstention", "reliability")
@@ -300,12 +302,12 @@ def test_both_doors_and_pandas():
         ({"points": 5}, "points=5 is neither None nor a whole number of at least 50"),
         ({"level": 2}, "level=2 is not between 0 and 1"),
         ({"kind": "reliability", "score": "s"}, "reliability needs probabilities"),
-        ({"kind": "reliability", "bins": 0}, "bins=0 is not a positive integer"),
+        ({"kind": "reliability", "bins": 0}, "bins=0 is not a whole number of at least 1"),
         ({"kind": "reliability", "at_prevalence": 0.1}, "at_prevalence=0.1 is for thresholds"),
         ({"score": "q"}, "input 'q' is not a column"),
         ({"by": "threshold"}, "key column 'threshold' has the name of a result column"),
         ({"missing": "worst"}, "missing='worst' is unknown"),
-        ({"score": "none", "missing": "drop"}, "every row is missing"),
+        ({"score": "none", "missing": "drop"}, "no row of any slice has"),
         ({"score": "none"}, "rows are missing"),
     ],
 )
@@ -331,3 +333,23 @@ def test_numbers_that_are_none(kind, options):
     frame = pl.DataFrame({"y": [1, 0], "p": [0.9, 0.1]})
     with pytest.raises(fe.EvalError, match=next(iter(options))):
         frame.eval.curve(kind, "y", "p", **options)
+
+
+def test_thinned_points_are_those_at_which_a_part_of_a_range_begins():
+    rng = np.random.default_rng(7)
+    sums = Sums(
+        {
+            "pos": rng.integers(0, 9, 5000) * 0.7,
+            "neg": rng.integers(0, 3, 5000),
+            "rows": np.ones(5000),
+        },
+        (np.arange(5000.0),),
+    )
+    whole = Flagged.of(sums, counted=True)
+    keep, parts = np.zeros(5001, bool), (300 - 2) // 6
+    keep[[0, -1]] = True
+    for values in (whole.tp, whole.fp, np.log1p(whole.n)):
+        part = np.floor(values * (parts / values[-1]))
+        changed = np.flatnonzero(np.diff(part)) + 1
+        keep[changed] = keep[changed - 1] = True
+    assert_array_equal(whole.thinned(300).at, np.flatnonzero(keep))

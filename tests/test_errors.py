@@ -178,17 +178,47 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
         lambda: DF.eval.summary(fe.pass_at_k("label", 3), example="id"),
         ["3 problems", "k=3", "short='drop'"],
     ),
-    "pass@0": (lambda: fe.pass_at_k("label", 0), ["k=0", "positive integer"]),
+    "pass@0": (lambda: fe.pass_at_k("label", 0), ["k=0", "at least 1"]),
+    "pass@True": (lambda: fe.pass_at_k("label", True), ["k=True", "whole number"]),
     "quantile level": (lambda: fe.quantile("n", 95), ["q=95", "between 0 and 1"]),
     "beta": (lambda: fe.fbeta("label", "pred", 0), ["beta=0", "positive"]),
+    "beta without an end": (lambda: fe.fbeta("label", "pred", float("inf")), ["beta=inf"]),
+    "text for a share": (lambda: fe.partial_auc("label", "n", "m"), ["max_fpr='m'"]),
+    "text for a least recall": (lambda: fe.precision_at_recall("label", "n", "m"), ["recall='m'"]),
+    "text for labels": (
+        lambda: fe.f1("label", "pred", average="macro", labels="abc"),
+        ["labels='abc'", "list of classes"],
+    ),
+    "no labels": (lambda: fe.f1("label", "pred", average=None, labels=[]), ["labels=[]"]),
+    "labels twice": (
+        lambda: fe.f1("label", "pred", average="macro", labels=[1, 0, 1]),
+        ["[1, 0, 1]", "twice"],
+    ),
+    "classes of another type": (
+        lambda: DF.eval.summary(fe.f1("label", "pred", average="macro", labels=["1"])),
+        ["'1' in labels=", "type of the classes 0, 1"],
+    ),
+    "part of a row as support": (
+        lambda: fe.f1("label", "pred", average="macro", min_support=2.5),
+        ["min_support=2.5"],
+    ),
+    "a matrix of costs": (
+        lambda: fe.expected_cost("label", "pred", [[0, 1], [5, 0]]),
+        ["costs is a list", "mapping"],
+    ),
+    "costs of classes": (lambda: fe.expected_cost("label", "pred", {0: 1.0}), ["pair", "0"]),
+    "text for a cost": (
+        lambda: fe.expected_cost("label", "pred", {(0, 1): "a", (1, 0): 1}),
+        ["(0, 1)", "'a'"],
+    ),
     "positive with macro": (
         lambda: fe.f1("label", "pred", average="macro", positive=1),
         ["positive=1", "'macro'"],
     ),
     "unknown role": (lambda: fe.of(DF).roles(sistem="model"), ["sistem"]),
     "expr of an average over classes": (
-        lambda: fe.f1("label", "pred", average="macro").expr(),
-        ["macro_f1", "summary"],
+        lambda: fe.f1("label", "pred", average="weighted").expr(),
+        ["weighted_f1", "summary"],
     ),
     "unknown sum": (
         lambda: DF.eval.summary(
@@ -260,6 +290,34 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
         lambda: pl.DataFrame({"ok": [None, None]}).eval.summary(fe.rate("ok")),
         ["2 rows", "'ok'", "missing='drop'"],
     ),
+    "input column of pandas": (
+        lambda: DF.to_pandas().eval.summary(fe.rate("lable")),
+        ["input 'lable' is not a column", "Did you mean 'label'?"],
+    ),
+    "system column of pandas": (
+        lambda: DF.to_pandas().eval.summary(RATE, system="modle"),
+        ["system 'modle' is not a column", "'model'"],
+    ),
+    "columns of pandas that are not text": (
+        lambda: pd.DataFrame({0: [1, 0]}).eval.summary(fe.rate("0")),
+        ["'0' is not a column", "text", "rename"],
+    ),
+    "columns of pandas of two levels": (
+        lambda: pd.DataFrame({("a", "ok"): [1, 0]}).eval.summary(fe.rate("ok")),
+        ["'ok' is not a column", "text", "rename"],
+    ),
+    "list of metrics": (lambda: DF.eval.summary([RATE]), ["not a metric", "*metrics"]),
+    "function for a metric": (lambda: DF.eval.summary(fe.rate), ["not a metric", "call it"]),
+    "series for a key": (lambda: DF.eval.summary(RATE, by=DF["lang"]), ["a Series is not a col"]),
+    "pandas series for a key": (
+        lambda: DF.eval.summary(RATE, by=DF["lang"].to_pandas()),
+        ["a Series is not a column"],
+    ),
+    "key named twice": (lambda: DF.eval.summary(RATE, by=["n"] * 99), ["twice", "99 in all"]),
+    "text for a flag": (
+        lambda: pl.DataFrame({"ok": ["True", "False"]}).eval.summary(fe.rate("ok")),
+        ["'ok' is String", "fe.col('ok') =="],
+    ),
     "each without columns": (lambda: fe.each(), ["at least one"]),
     "cube too deep": (lambda: fe.cube("a", "b", depth=3), ["depth", "1 and 2"]),
 }
@@ -290,7 +348,7 @@ def test_errors_are_of_one_family() -> None:
 
 def test_what_is_no_list_of_columns_is_called_by_its_name():
     frame = pl.DataFrame({"ok": [1, 0], "g": ["a", "b"], "h": [0, 1]})
-    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster= of summary and compare"):
+    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster= of summary, compare"):
         frame.eval.worst(fe.rate("ok"), by="g", cluster=fe.crossed("g", "h"))
     with pytest.raises(fe.EvalError, match="name the column"):
         frame.eval.poststratify(fe.rate("ok"), by=fe.each("g"), target={"a": 0.5, "b": 0.5})

@@ -9,7 +9,8 @@ from conftest import IN_MEMORY
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
-from frame_eval.reduce import passes
+from frame_eval.reduce import engines, passes
+from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.running import Run, current, running, shown
 
 RNG = np.random.default_rng(5)
@@ -41,10 +42,12 @@ def counted(monkeypatch) -> list[int]:
     found: list[int] = []
 
     def counting(*args):
-        found.append(passes.passes_of(*args))
+        found.append(passes_of(*args))
         return found[-1]
 
-    monkeypatch.setattr("frame_eval.reduce.passes_of", counting)
+    passes_of = passes.passes_of
+    for module in ("reduce", "reduce.passes"):
+        monkeypatch.setattr(f"frame_eval.{module}.passes_of", counting)
     return found
 
 
@@ -59,6 +62,20 @@ def assert_same_in_passes(engine, metrics, counted, frame=FRAME, rel_tol=1e-10, 
 def test_clusters_in_passes_are_the_same_on_every_engine(engine, counted) -> None:
     options = {"system": "system", "by": "lang", "cluster": ["doc", "part"]}
     assert_same_in_passes(engine, SHARES, counted, **options)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_engines_that_put_groups_aside_are_asked_once(engine, monkeypatch) -> None:
+    asked, collect = [], engines.collect
+
+    def counting(frame, **how):
+        asked.append(frame)
+        return collect(frame, **how)
+
+    monkeypatch.setattr(engines, "collect", counting)
+    monkeypatch.setattr(passes, "collect", counting)
+    fe.of(IN_MEMORY[engine](FRAME)).summary(*SHARES, by="lang", cluster="doc")
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("metrics", [SHARES, MEANS, SPREAD], ids=["shares", "means", "spread"])
@@ -145,13 +162,75 @@ COMPARED = [*SHARES, fe.precision("label", "pred"), *SPREAD]
 @pytest.mark.parametrize("engine", READ_IN_PARTS)
 @pytest.mark.parametrize("cluster", ["doc", None])
 def test_examples_side_by_side_are_the_same_on_every_engine(engine, cluster) -> None:
-    metrics = COMPARED if cluster else [*SHARES, fe.mean("latency")]
     options = {**EXAMPLES, "baseline": "a", "by": "lang", "cluster": cluster}
-    expected = PAIRED.eval.compare(*metrics, **options)
-    evaluation = fe.of(IN_MEMORY[engine](PAIRED)).run(memory=1e6)
+    expected = PAIRED.eval.compare(*COMPARED, **options)
+    evaluation = fe.of(IN_MEMORY[engine](PAIRED)).run(memory=4e6)
     assert_frame_equal(
-        evaluation.compare(*metrics, **options), expected, rel_tol=1e-9, abs_tol=1e-11
+        evaluation.compare(*COMPARED, **options), expected, rel_tol=1e-9, abs_tol=1e-11
     )
+
+
+@pytest.mark.parametrize("engine", READ_IN_PARTS)
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_ratios_side_by_side_have_the_leverage_of_each_example(engine, weight) -> None:
+    metric = fe.ratio("stars", "latency")
+    expected = PAIRED.eval.compare(metric, **EXAMPLES, weight=weight)
+    evaluation = fe.of(IN_MEMORY[engine](PAIRED)).run(memory=1e6)
+    result = evaluation.compare(metric, **EXAMPLES, weight=weight)
+    assert_frame_equal(result, expected, rel_tol=1e-8, abs_tol=1e-11)
+
+
+MANY = pl.concat(
+    [
+        pl.DataFrame(
+            {
+                "system": name,
+                "id": np.arange(40_000),
+                "doc": CLUSTERS[:40_000],
+                "pred": RNG.random(40_000) < chance,
+                "label": CLUSTERS[:40_000] % 3 == 0,
+                "latency": RNG.lognormal(1, 1, 40_000),
+                "weight": 1 + CLUSTERS[:40_000] * 0.618 % 1,
+            }
+        )
+        for name, chance in (("a", 0.4), ("b", 0.42))
+    ]
+)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("by", ["label", fe.each("label")])
+def test_clusters_of_two_systems_become_kinds(by, weight, monkeypatch) -> None:
+    seen = []
+
+    def folding(metric, tables, bits):
+        made = pairs_in_kinds(metric, tables, bits)
+        seen.append((sum(len(table.rows) for table in tables), len(made.rows)))
+        return made
+
+    monkeypatch.setattr("frame_eval.reduce.pairs_in_kinds", folding)
+    metrics = [fe.rate("pred"), fe.mean("latency"), fe.recall("label", "pred")]
+    options = {**EXAMPLES, "by": by, "overall": True, "cluster": "doc", "weight": weight}
+    if by == "label":
+        options.pop("overall")
+    expected = MANY.eval.compare(*metrics, **options)
+    result = MANY.lazy().eval.run(memory=6e6).compare(*metrics, **options)
+    assert min(after / before for before, after in seen) < 0.7
+    assert_frame_equal(result, expected, rel_tol=1e-6, abs_tol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ("doc", "the sizes of more than .* clusters and"),
+        (None, "sizes and weights of .* examples"),
+    ],
+)
+def test_sums_over_examples_that_are_too_many_are_refused(cluster, message) -> None:
+    frame = PAIRED.with_columns(weight=1 + pl.col("id") / 7)
+    options = {**EXAMPLES, "by": "lang", "cluster": cluster, "weight": "weight"}
+    with pytest.raises(fe.EvalError, match=message):
+        frame.lazy().eval.run(memory=2e5).compare(*COMPARED, **options)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +253,7 @@ def test_examples_side_by_side_are_compared_in_every_way(options) -> None:
         metrics.append(fe.mean("latency", better="lower"))
     frame = of_systems("abc")
     expected = frame.eval.compare(*metrics, **EXAMPLES, **options)
-    result = frame.lazy().eval.run(memory=1e6).compare(*metrics, **EXAMPLES, **options)
+    result = frame.lazy().eval.run(memory=4e6).compare(*metrics, **EXAMPLES, **options)
     assert expected.height >= 6
     assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
 
@@ -189,7 +268,7 @@ def test_examples_that_miss_an_input_side_by_side(missing) -> None:
     options = {**EXAMPLES, "cluster": "doc", "by": "lang", "missing": missing}
     expected = holes.eval.compare(*metrics, **options)
     assert expected["missing"].sum() > 100
-    result = holes.lazy().eval.run(memory=1e6).compare(*metrics, **options)
+    result = holes.lazy().eval.run(memory=2e6).compare(*metrics, **options)
     assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
 
 
@@ -263,7 +342,7 @@ def test_scores_are_counted_where_they_are(engine, options) -> None:
 def test_too_many_scores_are_refused_and_bins_are_the_way_out() -> None:
     metric = fe.roc_auc("label", "latency")
     lazy = FRAME.lazy().eval.run(memory=5e5)
-    with pytest.raises(fe.EvalError, match=r"scores differ .*\.run\(score_bins=10_000\)"):
+    with pytest.raises(fe.EvalError, match=r"scores that differ .*run\(score_bins=10_000\)"):
         lazy.summary(metric)
     result = lazy.run(score_bins=500).summary(metric)
     assert "scores in 500 bins" in result["note"].item()
@@ -294,12 +373,47 @@ def test_bins_err_by_no_more_than_they_say(scores, bins) -> None:
     assert off[2] <= np.ptp(finite) / bins / 2 * (1 + 1e-9)
 
 
+def delong(label, score) -> tuple[float, float]:
+    """The AUC and its standard error, from every pair of a positive and a negative."""
+    positives, negatives = score[label][:, None], score[~label]
+    wins = (positives > negatives) + 0.5 * (positives == negatives)
+    of_positives, of_negatives = wins.mean(1), wins.mean(0)
+    variance = of_positives.var(ddof=1) / len(of_positives)
+    variance += of_negatives.var(ddof=1) / len(of_negatives)
+    return wins.mean(), float(np.sqrt(variance))
+
+
+@pytest.mark.parametrize("bins", [3, 12, 90])
+@pytest.mark.parametrize("memory", [2e9, 1e5])
+def test_errors_in_bins_are_those_of_scores_in_bins(bins, memory) -> None:
+    rng = np.random.default_rng(bins)
+    label, values = rng.random(6_000) < 0.3, rng.normal(size=6_000)
+    values = values + label
+    width = np.ptp(values) / bins
+    middle = np.minimum(np.floor((values - values.min()) / width), bins - 1) * width
+    lazy = pl.LazyFrame({"y": label, "s": values, "system": np.arange(6_000) % 2})
+    ways = lazy.eval.run(score_bins=bins, memory=memory)
+    result = ways.summary(fe.roc_auc("y", "s"))
+    expected = delong(label, middle)
+    np.testing.assert_allclose(result.select("estimate", "std_error").row(0), expected, 1e-10)
+    # Resampled scores in bins vary as much.
+    draws = rng.integers(0, 6_000, (200, 1_500))
+    spread = np.std([delong(label[draw], middle[draw])[0] for draw in draws])
+    assert abs(spread / 2 / expected[1] - 1) < 0.2
+    # Different examples of two systems: their variances add up.
+    sides = [delong(label[k::2], middle[k::2]) for k in (1, 0)]
+    compared = ways.compare(fe.roc_auc("y", "s"), system="system", paired=False)
+    difference = [sides[0][0] - sides[1][0], np.hypot(sides[0][1], sides[1][1])]
+    found = compared.select("difference", "std_error").row(0)
+    np.testing.assert_allclose(found, difference, 1e-9)
+
+
 @pytest.mark.parametrize(
     ("metric", "options", "message"),
     [
         (
             fe.ratio("stars", "latency"),
-            {"by": "part"},
+            {"by": ["part", "system"]},
             "the sizes of more than .* clusters and slices differ",
         ),
         (fe.rate("label"), {"interval": "bootstrap"}, "give more with frame.eval.run"),
@@ -310,6 +424,102 @@ def test_what_no_number_of_passes_makes_small_is_refused(metric, options, messag
     evaluation = FRAME.lazy().eval.run(memory=SMALL)
     with pytest.raises(fe.EvalError, match=message):
         evaluation.summary(metric, cluster="doc", **options)
+
+
+ROUNDED = RANKED.with_row_index("id").with_columns(
+    uneven=1 + pl.col("id") % 5_000 / 7, risk=(pl.col("score") / 30).clip(0, 1)
+)
+SLICES = {"by": "lang", "cluster": "doc"}
+EQUAL = {
+    "guard": lambda e: e.guard(
+        fe.rule(fe.rate("label"), min=0.3), fe.rule(fe.mean("latency"), max=3), **SLICES
+    ),
+    "curve": lambda e: e.curve("pr", "label", "score", by="lang"),
+    "curve of clusters": lambda e: e.curve("roc", "label", "score", cluster="doc"),
+    "reliability": lambda e: e.curve("reliability", "label", "risk", by="lang"),
+    "best_threshold": lambda e: e.best_threshold("label", "score", by="lang", fbeta=1),
+    "routing": lambda e: e.routing("label", "score", by="lang", fallback="pred"),
+    "confusion": lambda e: e.confusion("label", "pred", by="lang"),
+    "unpaired": lambda e: e.compare(
+        fe.roc_auc("label", "score"), system="system", paired=False, by="lang"
+    ),
+    "problems": lambda e: e.summary(
+        fe.pass_at_k("label", 1), fe.rate("pred"), example="part", trial="id", by="lang"
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", EQUAL)
+def test_every_verb_answers_the_same_within_little_memory(verb, counted) -> None:
+    expected = EQUAL[verb](ROUNDED.eval)
+    result = EQUAL[verb](ROUNDED.lazy().eval.run(memory=8e5))
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-12)
+    if verb in ("guard", "problems"):
+        assert max(counted) > 1
+
+
+@pytest.mark.parametrize("by", ["lang", fe.each("lang", "system")])
+def test_rows_of_very_many_weights_in_passes(by, counted) -> None:
+    metrics = [fe.rate("label"), fe.mean("latency"), fe.f1("label", "pred")]
+    expected = ROUNDED.eval.summary(*metrics, weight="uneven", by=by)
+    result = ROUNDED.lazy().eval.run(memory=2e6).summary(*metrics, weight="uneven", by=by)
+    assert counted[-1] > 2
+    # Weights are told apart to few bits; a row has 1 / 6,000 of the weight of its slice.
+    assert_frame_equal(result, expected, rel_tol=2e-7, abs_tol=1e-12)
+
+
+MIX = {"by": "lang", "target": {"de": 0.2, "sw": 0.5, None: 0.3}}
+CLUSTERS_AT_ONCE = "the sums of all clusters and slices take about"
+EXAMPLES_AT_ONCE = "the examples of all systems take about"
+REFUSED = {
+    "worst": (CLUSTERS_AT_ONCE, lambda e: e.worst(fe.rate("label"), **SLICES)),
+    "bootstrap": (CLUSTERS_AT_ONCE, lambda e: e.bootstrap(fe.rate("label"), cluster="doc")),
+    "bootstrap of rows": ("rows that differ", lambda e: e.bootstrap(fe.mean("latency"))),
+    "poststratify": (
+        CLUSTERS_AT_ONCE,
+        lambda e: e.poststratify(fe.rate("label"), cluster="doc", **MIX),
+    ),
+    "details": (
+        CLUSTERS_AT_ONCE,
+        lambda e: e.summary(fe.rate("label"), cluster="doc", details=True),
+    ),
+    "unpaired": (
+        "the scores that differ",
+        lambda e: e.compare(fe.roc_auc("label", "latency"), system="system", paired=False),
+    ),
+    "curve": ("the scores that differ", lambda e: e.curve("roc", "label", "latency")),
+}
+REFUSED_PAIRS = {
+    "resampled": lambda e: e.compare(fe.rate("pred"), method="permutation", **EXAMPLES),
+    "poststratify": lambda e: e.poststratify(fe.rate("pred"), baseline="a", **EXAMPLES, **MIX),
+    "plan": lambda e: e.plan(fe.rate("pred"), baseline="a", effect=0.05, **EXAMPLES),
+}
+
+
+@pytest.mark.parametrize("verb", REFUSED)
+def test_what_does_not_fit_is_named_with_the_bound_and_the_way_out(verb) -> None:
+    message, ask = REFUSED[verb]
+    way_out = r".* times memory=500000 bytes: give more with frame.eval.run\(memory=\), or "
+    with pytest.raises(fe.EvalError, match=message + way_out):
+        ask(ROUNDED.lazy().eval.run(memory=5e5))
+
+
+@pytest.mark.parametrize("verb", REFUSED_PAIRS)
+def test_pairs_that_do_not_fit_are_named_with_the_bound_and_the_way_out(verb) -> None:
+    way_out = r".* times memory=500000 bytes: give more with frame.eval.run\(memory=\), or "
+    with pytest.raises(fe.EvalError, match=EXAMPLES_AT_ONCE + way_out):
+        REFUSED_PAIRS[verb](PAIRED.lazy().eval.run(memory=5e5))
+
+
+def test_margins_side_by_side() -> None:
+    rules = [
+        fe.rule(fe.rate("pred"), max_drop=0.1),
+        fe.rule(fe.mean("latency", better="lower"), max_rise=0.1, relative=True),
+    ]
+    options = {**EXAMPLES, **SLICES, "baseline": "a"}
+    expected = PAIRED.eval.guard(*rules, **options)
+    result = PAIRED.lazy().eval.run(memory=2e6).guard(*rules, **options)
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-11)
 
 
 def test_frames_in_memory_are_read_at_once(counted) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from polars.testing import assert_frame_equal
 from scipy.stats import ks_2samp, rankdata
 from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -13,7 +14,7 @@ from frame_eval.inference import cells
 from frame_eval.inference.linear import linear
 from frame_eval.inference.ranked import ranked
 from frame_eval.reduce import Roles, keys, reduce
-from frame_eval.reduce.keys import Packed, Score, position, whole
+from frame_eval.reduce.keys import Column, Packed, Score, position, whole
 
 RNG = np.random.default_rng(0)
 TINY, HUGE = np.finfo(float).smallest_subnormal, np.finfo(float).max
@@ -309,3 +310,90 @@ def test_sums_can_not_be_called_what_cells_have_already(name):
     )
     with pytest.raises(fe.EvalError, match=f"s.{name} of ordered cells is no sum of yours"):
         pl.DataFrame({"s": [1.0, 2.0], "x": [1.0, 2.0]}).eval.summary(metric)
+
+
+def test_a_condition_that_no_row_meets_has_no_rows():
+    frame = pl.DataFrame({"y": [1, 0, 1], "s": [0.1, 0.2, 0.3]})
+    found = frame.eval.summary(fe.roc_auc("y", "s"), by=fe.where(none=fe.col("s") > 1))
+    assert found.select("estimate", "n", "note").row(0) == (None, 0, "no rows")
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 250])
+def test_columns_are_read_across_their_chunks(chunks):
+    pieces = np.array_split(np.arange(1000.0), chunks)
+    column = Column(pl.concat([pl.Series(piece) for piece in pieces], rechunk=False))
+    assert len(column) == 1000
+    for start, stop in [(0, 1), (0, 1000), (3, 998), (330, 340), (999, 2000)]:
+        assert_array_equal(column[start:stop], np.arange(1000.0)[start:stop])
+
+
+def test_words_are_sorted_on_all_cores(monkeypatch):
+    for count in (1, 2, 3):
+        monkeypatch.setattr(keys, "cores", lambda count=count: count)
+        monkeypatch.setattr(keys, "_BLOCK", 10)
+        for words in (RNG.integers(0, 2**63, 999), RNG.integers(0, 3, 999), np.zeros(999)):
+            given = words.astype(np.uint64)
+            ordered = np.sort(given)
+            keys.sort(given)
+            assert_array_equal(given, ordered)
+
+
+def test_numbers_of_the_last_field_start_where_a_search_finds_them():
+    score, group = np.round(RNG.normal(size=500), 2), RNG.integers(0, 9, 500)
+    for most in (12, 1 << 20):
+        coded = Score.of(score)
+        packed = Packed(500, [position(500), coded.field(), whole(group, most)])
+        expected = np.searchsorted(np.sort(group), np.arange(13))
+        assert_array_equal(packed.edges(12), expected)
+
+
+def _slices_of_many_sizes():
+    sizes = RNG.permutation(np.concatenate([np.full(30, 1), np.arange(2, 60), [700, 701, 3000]]))
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    y = RNG.random(len(group)) < np.repeat(RNG.choice([0, 0.3, 0.6, 1], len(sizes)), sizes)
+    scores = np.where(group % 2, RNG.normal(size=len(group)), RNG.integers(0, 6, len(group)))
+    return pl.DataFrame({"g": group, "y": y, "s": scores}).sample(fraction=1, shuffle=True, seed=1)
+
+
+@pytest.mark.parametrize("interval", [None, "auto"])
+def test_slices_side_by_side_are_as_slices_alone(interval, monkeypatch):
+    frame = _slices_of_many_sizes()
+    asked = [
+        fe.roc_auc("y", "s"),
+        fe.gini("y", "s"),
+        fe.average_precision("y", "s"),
+        fe.average_precision("y", "s", at_prevalence=0.2),
+        fe.ks("y", "s"),
+        fe.quantile("s", 0.3),
+    ]
+    together = frame.eval.summary(*asked, by="g", interval=interval)
+    monkeypatch.setattr("frame_eval.inference.ranked.stacked", lambda _: [])
+    alone = frame.eval.summary(*asked, by="g", interval=interval)
+    assert_frame_equal(together, alone, rel_tol=1e-12)
+    for (group,), rows in frame.group_by("g"):
+        if rows["y"].n_unique() == 2:
+            found = together.filter(g=group, metric="roc_auc")["estimate"].item()
+            assert found == pytest.approx(roc_auc_score(rows["y"], rows["s"]), rel=1e-13)
+
+
+def _of_one_slice(s):
+    return float(s.dot("x", lambda c: c.from_top("x") / s.total("x"))) / max(s.total("x"), 1.0)
+
+
+def test_functions_that_know_one_slice_alone_are_asked_about_one():
+    """Totals that are taken for numbers, in a term and outside: by hand for every slice."""
+    metric = fe.Metric(
+        "mine",
+        {"s": fe.roc_auc("y", "s").made["s"], "x": "x"},
+        lambda c: {"x": c.x},
+        _of_one_slice,
+        cells=("s",),
+        ordered=True,
+    )
+    frame = _slices_of_many_sizes().with_columns(x=pl.col("y").cast(pl.Float64) + 0.5)
+    found = frame.eval.summary(metric, by="g", interval=None)
+    for (group,), rows in frame.group_by("g"):
+        cells = rows.group_by("s").agg(pl.col("x").sum()).sort("s")["x"].to_numpy()
+        above = np.cumsum(cells[::-1])[::-1]
+        expected = cells @ above / cells.sum() / max(cells.sum(), 1.0)
+        assert found.filter(g=group)["estimate"].item() == pytest.approx(expected, rel=1e-12)

@@ -61,11 +61,27 @@ def test_a_cascade_by_counting(fallback, cost, fallback_cost, weight):
             assert_allclose(row["accuracy_kept"], right, rtol=1e-12)
         else:
             assert row["accuracy_kept"] is None
-        if weight is None and fallback == "large":
+        if fallback != "large":
+            assert row["accuracy_low"] is row["accuracy_high"] is None
+        elif weight is None:
             band = proportion_confint(ok.sum(), part.height, 0.05, "wilson")
             assert_allclose([row["accuracy_low"], row["accuracy_high"]], band, rtol=1e-9)
-        else:
-            assert row["accuracy_low"] is row["accuracy_high"] is None
+
+
+@pytest.mark.parametrize(
+    "roles", [{"cluster": "c"}, {"weight": "w"}, {"cluster": "c", "weight": "w"}]
+)
+def test_bands_are_the_intervals_of_the_accuracy(roles):
+    """As a summary of the column that says whether the cascade is right at that threshold."""
+    frame = FRAME.with_columns(c=pl.int_range(pl.len()) % 11 // (1 + pl.col("g")))
+    found = frame.eval.routing("ok", "confidence", fallback="large", by="g", **roles)
+    for row in found.iter_rows(named=True):
+        kept = pl.col("confidence") >= row["threshold"]
+        right = pl.when(kept).then(pl.col("ok").cast(int)).otherwise("large")
+        part = frame.filter(g=row["g"]).with_columns(right=right)
+        expected = part.eval.summary(fe.rate("right"), **roles).row(0, named=True)
+        band = [expected["ci_low"], expected["ci_high"]]
+        assert_allclose([row["accuracy_low"], row["accuracy_high"]], band, rtol=1e-9)
 
 
 def test_the_ends_are_both_systems_alone():

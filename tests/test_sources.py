@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow.dataset as ds
 import pytest
+from object_store import object_store
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
@@ -132,3 +133,46 @@ def test_conditions_leave_partitions_unread(source, tmp_path, monkeypatch) -> No
 def test_a_partition_column_that_is_not_read_is_named(read, tmp_path) -> None:
     with pytest.raises(fe.ColumnError, match=r"slice key 'year' is not a column. Columns: "):
         fe.of(read(hive(tmp_path))).summary(fe.rate("ok"), by="year")
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """An object store with the rows in two files, beside columns that are long."""
+    long = [f"{i}" * 2_000 for i in range(ROWS)]
+    wide = FRAME.with_columns(text=pl.Series(long), more=pl.Series(long).shuffle(1))
+    (tmp_path / "results").mkdir()
+    for i, rows in enumerate((wide[:150], wide[150:])):
+        rows.write_parquet(tmp_path / "results" / f"{i}.parquet", compression="uncompressed")
+    with object_store(tmp_path) as store:
+        yield store
+
+
+def test_object_stores_are_read_where_they_are(bucket) -> None:
+    frame = pl.scan_parquet("s3://results/*.parquet", storage_options=bucket.options)
+    metrics = [fe.accuracy("label", "ok"), fe.roc_auc("label", "score")]
+    options = {"by": "year", "system": "system", "cluster": "doc"}
+    for found, expected in (
+        (frame.eval.summary(*metrics, **options), FRAME.eval.summary(*metrics, **options)),
+        (frame.eval.compare(*metrics, **PAIRED), FRAME.eval.compare(*metrics, **PAIRED)),
+        (
+            frame.eval.run(memory=5e4).compare(metrics[0], **PAIRED),
+            FRAME.eval.compare(metrics[0], **PAIRED),
+        ),
+    ):
+        assert_frame_equal(found, expected, rel_tol=1e-10, abs_tol=1e-12)
+
+
+def test_of_an_object_store_only_the_columns_asked_for_are_read(bucket) -> None:
+    frame = pl.scan_parquet("s3://results/*.parquet", storage_options=bucket.options)
+    frame.eval.summary(fe.accuracy("label", "ok"), by="year")
+    sizes = {path.name: path.stat().st_size for path in (bucket.folder / "results").iterdir()}
+    assert len(bucket.read) == 2
+    for name, size in sizes.items():
+        assert 0 < bucket.read[f"results/{name}"] < size / 2
+
+
+def test_an_object_store_that_refuses_is_named(bucket) -> None:
+    wrong = {**bucket.options, "aws_access_key_id": "stranger", "max_retries": 0}
+    frame = pl.scan_parquet("s3://results/0.parquet", storage_options=wrong)
+    with pytest.raises(fe.EvalError, match=r"^Polars could not read the frame: .*see that its"):
+        frame.eval.summary(fe.rate("ok"))

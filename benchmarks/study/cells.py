@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from scipy import integrate, special, stats
 
 import frame_eval as fe
@@ -33,7 +34,7 @@ class Effort:
 
     replicates: int = 8000
     rows: int = 24_000_000
-    slow: int = 300
+    slow: int = 1000
 
     def of(self, rows: int, cost: int = 1) -> int:
         """The replicates of a cell with so many rows each, which cost several times a share's."""
@@ -328,8 +329,7 @@ def paired_rates(
     p = (1 + gap / disagree) / 2
     name = _pair_name("rates", sizes, icc)
     rng = np.random.default_rng([*b"pairs", *name.encode(), round(100 * gap)])
-    replicates = effort.of(rows, 2)
-    drawn = counts(rng, replicates, sizes, p, icc, disagree)
+    drawn = counts(rng, effort.of(rows), sizes, p, icc, disagree)
     frame = drawn.rows()
     both = {"a": KIND != 0, "b": KIND != 1}
     wins, losses = drawn.hits, drawn.misses
@@ -370,6 +370,32 @@ def paired_means(
         errors = usual.cr1_error(sums, np.array(rows))
     scores = _pair_scores(frame, fe.mean("x"), (found, error, errors), sizes, gap, effort)
     return _pair_cell(name, gap, None, 0.935 if law == "normal" else None, scores)
+
+
+def paired_ranks(
+    sizes: tuple[int, ...], gap: float, icc: float = 0.0, effort: Effort = FULL
+) -> Cell:
+    """Two AUCs of scores that share half of their variance; a gap of 0 asks for the size."""
+    rows = sum(sizes)
+    name = _pair_name("AUC", sizes, icc)
+    rng = np.random.default_rng([*b"pairs", *name.encode(), round(100 * gap)])
+    common, first_own, second_own = (
+        values(rng, effort.of(rows, 4), sizes, icc) * np.sqrt(0.5) for _ in range(3)
+    )
+    y = rng.random(common.shape) < 0.3
+    better = np.sqrt(2) * special.ndtri(special.ndtr(np.sqrt(0.5)) + gap)
+    kept = y.any(1) & ~y.all(1)
+    y, base, other = (
+        x[kept] for x in (y, common + first_own + y, common + second_own + better * y)
+    )
+    frame = rows_of(base, sizes, "a").with_columns(b=other.ravel(), y=y.ravel())
+    metric = fe.roc_auc("y", "x")
+    roles: Any = {"system": "system", "example": "id", "baseline": "a", "by": "replicate"}
+    plain = _long(frame).eval.compare(metric, **roles)
+    of_rows = plain["difference"].to_numpy(), plain["std_error"].to_numpy(), None
+    fewer = replace(effort, slow=effort.slow // 5)
+    scores = _pair_scores(frame, metric, of_rows, sizes, gap, fewer)
+    return _pair_cell(name, gap, None, 0.935, scores)
 
 
 def _pair_name(what: str, sizes: tuple[int, ...], icc: float) -> str:
@@ -427,12 +453,9 @@ def _pair_scores(
 
 def _long(frame: pl.DataFrame) -> pl.DataFrame:
     """A row per example with ``a`` and ``b``, as a row per system."""
-    kept = frame.select("replicate", "cluster", "a", "b").with_row_index("id")
-    return kept.unpivot(
-        on=["a", "b"],
-        index=["id", "replicate", "cluster"],
-        variable_name="system",
-        value_name="x",
+    kept = frame.select(cs.by_name("replicate", "cluster", "y", "a", "b", require_all=False))
+    return kept.with_row_index("id").unpivot(
+        on=["a", "b"], index=~cs.by_name("a", "b"), variable_name="system", value_name="x"
     )
 
 

@@ -14,6 +14,7 @@ from frame_eval.table import Floats, Ints, Part, Ranked
 from frame_eval.threads import Result, spread_out
 
 BLOCK = 1 << 17  # rows that are worked on at once: in the cache, and enough for a thread
+_SPARE = 1 << 13  # empty cells that take less time than to work on another group alone
 
 
 class Group:
@@ -23,8 +24,12 @@ class Group:
         self.part = part
         self.position = position
         self.span = slice(int(part.edges[position]), int(part.edges[position + 1]))
-        self.spans = part.blocks(self.span, BLOCK)
         self._known: dict[Any, Any] = {}
+
+    @cached_property
+    def spans(self) -> list[slice]:
+        """Its cells, block by block."""
+        return self.part.blocks(self.span, BLOCK)
 
     @property
     def rows(self) -> slice:
@@ -89,6 +94,10 @@ class Group:
             known, key = self.part.totals, (self.position, name)
         else:
             known, key = self._known, id(term)
+        if key == (self.position, "rows"):
+            spans = map(self.part.rows, self.spans)
+            by_block = np.array([float(rows.stop - rows.start) for rows in spans])
+            return by_block.sum(), by_block
         if key not in known:
             by_block = np.array(self.each(lambda c, _: c.by_cell(term).sum(-1)))
             known[key] = by_block.sum(0), by_block, term  # a term that is kept keeps its id
@@ -172,8 +181,101 @@ class Block(_Cells):
         return found
 
 
-def groups_of(table: Ranked) -> Iterator[tuple[int, Group]]:
-    """Every group that has cells."""
-    for part in table.parts:
+class AloneError(Exception):
+    """What is asked for is known of one group at a time alone."""
+
+
+class Stack(Sums):
+    """The cells of several groups, each in a row of arrays that are filled up by empty cells."""
+
+    part: Part
+    positions: range
+    _span: slice
+    _there: Array
+
+    def __init__(self, part: Part, positions: range) -> None:
+        edges = part.edges[positions.start : positions.stop + 1]
+        sizes = np.diff(edges)
+        # Totals, an array by group, can then not be taken for cells by mistake.
+        width = max(2, int(sizes.max()))
+        width += width == len(sizes)
+        self.__dict__.update(
+            part=part,
+            positions=positions,
+            _span=slice(int(edges[0]), int(edges[-1])),
+            _there=np.arange(width) < sizes[:, None],
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("rows", *self.part.names):
+            raise AloneError
+        found = np.zeros(self._there.shape)
+        found[self._there] = self.part.sums(name, self._span)
+        self.__dict__[name] = found
+        return found
+
+    @cached_property
+    def _empty(self) -> tuple[Any, ...]:
+        return (..., *np.nonzero(~self._there))
+
+    def by_cell(self, term: Term) -> Array:
+        if isinstance(term, str):
+            return super().by_cell(term)
+        made = self.__dict__.setdefault("_made", {})
+        if term not in made:
+            values = np.asarray(term(self)) if callable(term) else term
+            if values.shape[-2:] != self._there.shape:
+                raise AloneError
+            values[self._empty] = 0.0
+            made[term] = values
+        found: Array = made[term]
+        return found
+
+    def total(self, term: Term) -> Any:
+        found = super().total(term)
+        if isinstance(term, str):
+            self.part.totals.update(
+                ((position, term), (total, np.array([total]), term))
+                for position, total in zip(self.positions, found, strict=True)
+            )
+        return found
+
+
+class Front(Sums):
+    """Several groups as the functions of a metric see them, which may ask for no single cell."""
+
+    _cells: Stack
+
+    def __init__(self, cells: Stack) -> None:
+        self.__dict__.update(_cells=cells)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AloneError
+
+    def total(self, term: Term) -> Any:
+        return self._cells.total(term)
+
+    def dot(self, left: Term, right: Term) -> Any:
+        return self._cells.dot(left, right)
+
+
+def stacked(part: Part) -> list[range]:
+    """The positions of all groups, those together that fit into a block side by side."""
+    rows = part.edges if part.starts is None else part.starts[part.edges]
+    found: list[range] = []
+    start, most, used, filled = 0, 0, 0, 0
+    for position, size in enumerate(np.diff(rows).tolist()):
+        most, used = max(most, size), used + size
+        count = position - start + 1
+        filled = most * count
+        if count > 1 and (filled > BLOCK or filled - used > _SPARE * count):
+            found.append(range(start, position))
+            start, most, used = position, size, size
+    return [*found, range(start, len(rows) - 1)] if len(rows) > 1 else []
+
+
+def groups_of(table: Ranked) -> Iterator[tuple[int, int, Group]]:
+    """Every group that has cells: the number of its part, its code, and itself."""
+    for number, part in enumerate(table.parts):
         for position, group in enumerate(part.groups.tolist()):
-            yield group, Group(part, position)
+            yield number, group, Group(part, position)

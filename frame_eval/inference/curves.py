@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,7 +14,7 @@ from frame_eval.inference.linear import group_codes, linear
 from frame_eval.inference.proportion import wilson
 from frame_eval.metrics.core import Sums
 from frame_eval.metrics.means import rate
-from frame_eval.table import Floats, Ints, Table
+from frame_eval.table import Floats, Ints, Table, bisected
 
 _ENTRIES = 2_000_000  # units times thresholds that are worked on at once
 _SHARE = rate("share")
@@ -36,8 +36,9 @@ Part: TypeAlias = "Callable[[Counts], Floats]"
 class Units:
     """The rows behind the cells of a curve by unit, for bands of dependent or weighted rows.
 
-    ``parts`` has the positives and the negatives of every row of a table: their weights, their
-    numbers, and the squares of their weights. ``single`` units are rows with the same weight.
+    ``parts`` has what is added up (positives, negatives) of every row of a table: first the weights
+    of all, then their numbers, then the squares of the weights. ``single`` units are rows with the
+    same weight; ``strata`` has the stratum of every unit.
     """
 
     cell: Ints
@@ -45,6 +46,7 @@ class Units:
     parts: Floats
     single: bool
     weighted: bool
+    strata: Ints | None = None
 
     @property
     def size(self) -> int:
@@ -106,14 +108,17 @@ class Units:
             missing=nothing.astype(float),
             singles=self.single,
             weighted=self.weighted,
+            strata=self.strata,
         )
         found = linear(_SHARE, table, points, 1)
         made = intervals(_SHARE, found, "auto", level, clustered=not self.single)
         return made.low, made.high
 
 
-def by_group(table: Table, systems: int) -> Iterator[tuple[int, Sums, Units]]:
-    """Positives and negatives of every group (slice and system) by cell, and by unit."""
+def by_group(
+    table: Table, systems: int, of_units: Sequence[str]
+) -> Iterator[tuple[int, Sums, Units]]:
+    """The sums of every group (slice and system) by cell, and some of them by unit."""
     table = table.take(table.rows > 0)
     code = group_codes(table, systems)
     starts = np.flatnonzero(np.diff(code, prepend=-1))
@@ -123,20 +128,30 @@ def by_group(table: Table, systems: int) -> Iterator[tuple[int, Sums, Units]]:
         named = dict(zip(part.names, part.sums.T, strict=True))
         sums = {name: np.bincount(cell, column) for name, column in named.items()}
         sums["rows"] = np.bincount(cell, part.rows)
-        columns = [part.names.index(side) for side in ("pos", "neg")]
+        columns = [part.names.index(name) for name in of_units]
         squares = part.plain
         if part.moments is not None:
             centred = np.diagonal(part.moments, axis1=1, axis2=2)
             squares = centred + part.sums**2 / part.rows[:, None]
         parts = [part.sums[:, columns], part.plain[:, columns], squares[:, columns]]
+        unit, of_row = np.unique(part.unit, return_inverse=True)
         units = Units(
             cell,
-            np.unique(part.unit, return_inverse=True)[1],
+            of_row,
             np.concatenate(parts, axis=1).T,
             part.singles,
             part.weighted,
+            None if part.strata is None else part.strata[unit],
         )
         yield int(code[start]), Sums(sums, (part.classes[0][cells],)), units
+
+
+def _entered(values: Floats, measure: Callable[[Any], Any], parts: int) -> Ints:
+    """Where values that never fall enter each next of so many equal parts of their range."""
+    scale = parts / max(float(measure(values[-1])), np.finfo(float).tiny)
+    part = np.arange(1, parts + 1)
+    starts = bisected(lambda at: np.floor(measure(values[at]) * scale) < part, len(values), parts)
+    return starts[(starts > 0) & (starts < len(values))]
 
 
 @dataclass(frozen=True)
@@ -199,13 +214,11 @@ class Flagged:
         if points is None or len(self.n) <= points:
             return self
         parts = (points - 2) // 6
-        changed = np.zeros(len(self.n), bool)
-        for values in (self.tp, self.fp, np.log1p(self.n)):
-            part = np.floor(values * (parts / max(values[-1], np.finfo(float).tiny)))
-            changed[1:] |= part[1:] != part[:-1]
-        keep = changed.copy()
-        keep[:-1] |= changed[1:]
+        keep = np.zeros(len(self.n), bool)
         keep[[0, -1]] = True
+        for values, measure in ((self.tp, np.asarray), (self.fp, np.asarray), (self.n, np.log1p)):
+            starts = _entered(values, measure, parts)
+            keep[starts] = keep[starts - 1] = True
         return self.take(keep)
 
     def rate(self, name: str, hits: Part, trials: Part, level: float) -> dict[str, Floats]:
@@ -350,12 +363,19 @@ def points_of(kind: str, flagged: Flagged, points: int | None, level: float) -> 
 
 
 def routed(
-    sums: Sums, fixed: Mapping[str, float], points: int | None, level: float, *, counted: bool
+    sums: Sums,
+    fixed: Mapping[str, float],
+    points: int | None,
+    level: float,
+    *,
+    counted: bool,
+    units: Units | None,
 ) -> dict[str, Floats]:
     """Accuracy and mean cost where the rows under a threshold go to a fallback.
 
     ``other`` are the rows that the fallback has right, ``cost`` is paid for every row and ``extra``
-    for those that are handed on: sums by cell, or ``fixed`` for every row.
+    for those that are handed on: sums by cell, or ``fixed`` for every row. The units have the
+    positives, the negatives and ``other``.
     """
     f = Flagged.of(sums, counted=counted).thinned(points)
     kept, whole = f.tp + f.fp, f.tp[-1] + f.fp[-1]
@@ -369,7 +389,13 @@ def routed(
     with np.errstate(divide="ignore", invalid="ignore"):
         accuracy, among_kept = (f.tp + handed_on("other")) / whole, f.tp / kept
     low, high = np.full((2, len(kept)), np.nan)
-    if counted:
+    if units is not None:
+        total = units.added(np.zeros_like(units.unit), 1)
+        for part, block in units.flagged(f.at):
+            right = block[0::3] + total[2::3] - block[2::3]
+            every = np.broadcast_to(total[0::3] + total[1::3], right.shape)
+            low[part], high[part] = units.limits(right, every, level)
+    elif counted:
         low, high = wilson(accuracy, whole, level)
     return {
         "threshold": f.threshold,

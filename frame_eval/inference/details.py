@@ -18,9 +18,10 @@ def details(metric: Metric, found: Linear) -> dict[str, Floats]:
 
     ``design_effect`` is the (CR2) variance over that of as many independent rows; ``icc`` the ANOVA
     intra-cluster correlation of the linearised rows, clipped to [0, 1]; ``n_effective`` is n over
-    the design effect, at most n; ``df`` Satterthwaite's degrees of freedom; ``cluster_mean`` the
-    mean over clusters of each cluster's own value, which every cluster weighs alike: where it is
-    far from the estimate, the size of a cluster says something about it.
+    the design effect, at most n (the interval of a rate goes by fewer where that correlation asks
+    for it, and its ``method`` names them); ``df`` Satterthwaite's degrees of freedom;
+    ``cluster_mean`` the mean over clusters of each cluster's own value, which every cluster weighs
+    alike: where it is far from the estimate, the size of a cluster says something about it.
     """
     groups = len(found.estimate)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -158,7 +158,9 @@ def _proportion(
     weighted = found.weighted or found.strata is not None
     plain = np.sqrt(p * (1 - p) / n)
     adjusted = (grouped | weighted) & (n > 0)
-    effective, star = proportion.effective_size(p, n, variance.value, variance.df, level, clusters)
+    effective, star = proportion.effective_size(
+        p, n, variance.value, variance.df, level, clusters, variance.effect
+    )
     effective = np.where(adjusted, effective, n)
     size = np.where(adjusted, star, n)
     low, high = proportion.INTERVALS[method](p, size, level)
@@ -262,7 +264,7 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
     for index, sums in found.totals.blocks:
         share[index] = np.sum(sums.n * (sums.classes[0] <= found.estimate[index])) / np.sum(sums.n)
     _, star = proportion.effective_size(
-        share, found.n, variance.value, variance.df, level, found.clusters
+        share, found.n, variance.value, variance.df, level, found.clusters, variance.effect
     )
     for index, sums in found.totals.blocks:
         i = int(index[0])
@@ -280,12 +282,13 @@ def _order(metric: Metric, found: Linear, level: float, variance: Variance) -> I
             if size == found.n[i]
             else f"order statistics (n_eff={shown(size, 6)})"
         )
-        if not (np.isfinite(low[i]) and np.isfinite(high[i])):
+        if np.isnan(low[i]) or np.isnan(high[i]):
             notes[i] = "too few rows for both limits"
     # The spread that a symmetric interval of this width would have (Francisco and Fuller 1991).
     df = np.where(np.isfinite(variance.df), variance.df, np.inf)
-    error = (high - low) / (2 * scipy.special.stdtrit(df, 0.5 + level / 2))
-    return Intervals(error, low, high, texts, notes)
+    with np.errstate(invalid="ignore"):
+        error = (high - low) / (2 * scipy.special.stdtrit(df, 0.5 + level / 2))
+    return Intervals(np.where(np.isfinite(error), error, np.nan), low, high, texts, notes)
 
 
 def _ranks(q: float, size: float, level: float) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Linear:
     source: Table | None
     systems: int
     strata: Ints | None = None
-    crossed: tuple[Linear, Linear, Linear] | None = None
+    crossed: tuple[Linear, ...] | None = None
     times: Floats | None = None
 
     @property
@@ -83,7 +84,7 @@ class Totals:
     def group(self) -> Ints:
         """The group of every group and cell, in the order of the blocks."""
         parts = [np.repeat(index, np.size(sums.n) // len(index)) for index, sums in self.blocks]
-        return np.concatenate(parts)
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def apply(self, function: Any, default: Any = np.nan, where: Any = True) -> Any:
         """A function of the sums as an array by group; at least of the groups that are wanted."""
@@ -103,6 +104,15 @@ def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
         part = values if (weights == 1).all() else spread(weights, place) * values
         total = part if total is None else total + part
     return np.zeros(len(place)) if total is None else total
+
+
+def put_strata(strata: Ints | None, place: Ints, size: int) -> Ints | None:
+    """The stratum of every row of new samples, which old ones are put at."""
+    if strata is None:
+        return None
+    found = np.zeros(size, np.int64)
+    found[place] = strata
+    return found
 
 
 def spread(values: Floats, place: Ints) -> Any:
@@ -208,7 +218,7 @@ def _totals(metric: Metric, table: Table, group: Ints, groups: int) -> tuple[Tot
     rows = np.bincount(place, table.rows, len(distinct))
     found: list[tuple[Ints, Sums]] = []
     starts = np.flatnonzero(np.diff(distinct // max(size, 1), prepend=-1))
-    for a, b in zip(starts, [*starts[1:], len(distinct)], strict=True):
+    for a, b in pairwise([*starts, len(distinct)]):
         part = dict(zip(table.names, columns[:, a:b], strict=True))
         classes = (table.classes[0][distinct[a:b] % size],)
         sums = Sums({**part, "rows": rows[a:b]}, classes)
@@ -293,7 +303,7 @@ def _general_terms(
 ) -> list[Term]:
     names = totals.names
     gradient = np.zeros((len(totals.group), len(names)))
-    if errors:
+    if errors and totals.blocks:
         parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
         gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
         gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
@@ -323,7 +333,8 @@ def _general_terms(
 def _moment_squares(table: Table, gradient: Floats, influence: Floats) -> Floats:
     moments: Any = table.moments
     within = np.einsum("ri,rij,rj->r", gradient, moments, gradient)
-    between = np.where(table.rows > 0, influence**2 / table.rows, 0.0)
+    with np.errstate(over="ignore"):
+        between = np.where(table.rows > 0, influence**2 / table.rows, 0.0)
     squares: Floats = within + between
     return squares
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from frame_eval.inference.linear import Linear, Sample, scattered
+from frame_eval.inference.linear import Linear, Sample, put_strata, scattered
 from frame_eval.table import Floats, Ints
 
 
@@ -20,10 +20,12 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
     value = np.zeros(mixes)
     np.add.at(value, into[chosen], share[chosen] * found.estimate[chosen])
     rows = np.flatnonzero(into[found.group] >= 0)
+    strata = None if found.strata is None else found.strata[rows]
     of_row, weight = into[found.group[rows]], share[found.group[rows]]
     if found.singles:
         order = np.argsort(of_row, kind="stable")
         rows, weight, group = rows[order], weight[order], of_row[order]
+        strata = None if strata is None else strata[order]
         place, unit = np.arange(len(rows)), found.unit[rows]
     else:
         size = int(found.unit.max(initial=0)) + 1
@@ -56,6 +58,7 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
         np.add.at(summed, into[chosen], values[chosen])
         return summed
 
+    ways = tuple(mixed(way, into, share, mixes) for way in found.crossed or ())
     counts = np.max([sample.count for sample in samples], axis=0)
     return replace(
         found,
@@ -64,9 +67,11 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
         n=total(found.n),
         missing=total(found.missing),
         rows=total(found.rows),
-        clusters=scattered(group, counts, mixes),
+        clusters=np.min([way.clusters for way in ways[:2]] or [scattered(group, counts, mixes)], 0),
         group=group,
         unit=unit,
         samples=tuple(samples),
+        strata=put_strata(strata, place, len(group)),
+        crossed=ways or None,
         source=None,
     )

@@ -155,6 +155,11 @@ def in_units(metric: Metric, found: Linear) -> Linear:
         slope = metric.proportion.slope(found.share)
     else:
         return found
+    return _scaled(found, slope)
+
+
+def _scaled(found: Linear, slope: Floats) -> Linear:
+    """The influences on a group times its slope."""
     samples = tuple(
         replace(
             sample,
@@ -164,7 +169,8 @@ def in_units(metric: Metric, found: Linear) -> Linear:
         )
         for sample in found.samples
     )
-    return replace(found, samples=samples)
+    ways = tuple(_scaled(way, slope) for way in found.crossed or ())
+    return replace(found, samples=samples, crossed=ways or None)
 
 
 def _per_share(q: float, found: Linear) -> Floats:

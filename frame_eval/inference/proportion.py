@@ -92,13 +92,20 @@ def effective_size(
     df: ArrayLike,
     level: ArrayLike,
     clusters: ArrayLike,
+    effect: ArrayLike = 1.0,
 ) -> tuple[Array, Array]:
     """How many independent rows the ``n`` clustered rows behind a rate are worth.
 
-    ``variance`` is the cluster-robust (CR2) variance of the rate ``p`` and ``df`` its Satterthwaite
-    degrees of freedom. Gives ``n_eff``, n over the design effect, which is not allowed under 1; and
-    ``n_star = min(n, n_eff (t_{n-1} / t_df)^2)``, smaller where few clusters leave the variance
-    uncertain (Korn and Graubard 1998). ``wilson(p, n_star, level)`` is the default interval.
+    ``variance`` is the cluster-robust (CR2) variance of the rate ``p``, ``df`` its Satterthwaite
+    degrees of freedom and ``effect`` the design effect that one correlation of rows, the same in
+    all clusters, implies. Gives ``n_eff``, n over the design effect, which is not allowed under
+    ``effect`` or 1; and ``n_star = min(n_eff, n_robust (t_{n-1} / t_df)^2)`` with n over the robust
+    design effect alone, smaller where few clusters leave the variance uncertain (Korn and Graubard
+    1998). ``wilson(p, n_star, level)`` is the default interval.
+
+    Where failures are rare the robust variance hangs on the few clusters that hold them, and is too
+    small in just those samples that have too few; all clusters together know their correlation
+    better (Franco, Little, Louis and Slud 2019).
 
     Where p is 0 or 1 the data cannot show the correlation: a cluster then counts as one row,
     ``n_eff = n_star = clusters``, without the t ratio, since no variance is estimated. One cluster
@@ -112,9 +119,10 @@ def effective_size(
     variance, df, clusters = (np.asarray(x, np.float64) for x in (variance, df, clusters))
     tail = _tail(level)
     with np.errstate(divide="ignore", invalid="ignore"):
-        n_eff = n / np.maximum(1, variance * (n - 1) / (p * (1 - p)))
+        robust = n / np.maximum(1, variance * (n - 1) / (p * (1 - p)))
+        n_eff = np.minimum(robust, n / np.maximum(1, effect))
     n_star = np.minimum(
-        n, n_eff * (scipy.special.stdtrit(n - 1, tail) / scipy.special.stdtrit(df, tail)) ** 2
+        n_eff, robust * (scipy.special.stdtrit(n - 1, tail) / scipy.special.stdtrit(df, tail)) ** 2
     )
 
     constant = (p == 0) | (p == 1)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from frame_eval.inference.cells import Block, Group, groups_of
+from frame_eval.inference.cells import AloneError, Block, Front, Group, Stack, groups_of, stacked
 from frame_eval.inference.linear import Linear, Sample, Totals, central_differences
 from frame_eval.metrics.core import Metric, Sums, Term
-from frame_eval.table import Floats, Ints, Ranked
+from frame_eval.table import Floats, Ints, Part, Ranked
+from frame_eval.threads import spread_out
 
 # Of one sample in one group: influence, squares, share, size and count of units, and within.
 Row = tuple[Any, Any, Any, Any, Any, float]
@@ -19,7 +20,7 @@ Row = tuple[Any, Any, Any, Any, Any, float]
 
 def sums_of(table: Ranked) -> Iterator[tuple[int, Sums]]:
     """Every group that has cells, and its sums by cell."""
-    return ((group, cells.sums) for group, cells in groups_of(table))
+    return ((group, cells.sums) for _, group, cells in groups_of(table))
 
 
 def ranked(
@@ -35,15 +36,16 @@ def ranked(
     units: list[Ints] = []
     found: list[list[Row]] = []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for group, cells in groups_of(table):
-            sums = cells.sums
-            estimate[group] = metric.finish(sums)
+        together = [_together(metric, table, part, errors=errors) for part in table.parts]
+        for part, group, cells in groups_of(table):
+            sums, (value, samples) = cells.sums, together[part].get(cells.position, (None, None))
+            estimate[group] = metric.finish(sums) if value is None else value
             rows[group] = clusters[group] = sums.total("rows")
             units.append(_units(cells, table.alike or not errors))
             if cells.units is not None:
                 clusters[group] = len(cells.units)
             if errors:
-                found.append(_samples(metric, table, cells))
+                found.append(samples or _samples(metric, table, cells))
                 count = np.sum([row[4] for row in found[-1]], axis=0)
                 clusters[group] = np.minimum(count, rows[group] if table.alike else 1).sum()
             blocks.append((np.array([group]), Group(cells.part, cells.position).sums))
@@ -64,6 +66,54 @@ def ranked(
         source=None,
         systems=systems,
     )
+
+
+# What functions raise that know one group at a time alone.
+_ALONE = (AloneError, ValueError, TypeError, IndexError)
+
+
+def _together(
+    metric: Metric, table: Ranked, part: Part, *, errors: bool
+) -> dict[int, tuple[float, list[Row] | None]]:
+    """Estimates and samples of groups that are worked on side by side, by their positions.
+
+    Those are left out that the functions of the metric want to see alone.
+    """
+
+    def of_stack(positions: range) -> Iterator[tuple[int, tuple[float, list[Row] | None]]]:
+        cells = Stack(part, positions)
+        samples: list[list[Row] | None] = [None] * len(positions)
+        try:
+            estimate = np.asarray(metric.finish(Front(cells)), float)
+            if estimate.shape != (len(positions),):
+                return iter(())
+            if errors and table.alike and metric.gradient is not None:
+                samples = _samples_together(metric, table.names, cells)
+        except _ALONE:
+            return iter(())
+        return zip(positions, zip(estimate.tolist(), samples, strict=True), strict=True)
+
+    several = [positions for positions in stacked(part) if len(positions) > 1]
+    return {at: row for found in spread_out(of_stack, several) for at, row in found}
+
+
+def _samples_together(
+    metric: Metric, names: tuple[str, ...], cells: Stack
+) -> list[list[Row] | None]:
+    """The influences in every group, on each denominator; None where they do not sum to 0."""
+    assert metric.gradient is not None
+    terms = metric.gradient(Front(cells))
+    moments = dict(zip(terms, _moments_of(terms, cells), strict=True))
+    drift, size, _ = sum(moments.values(), np.zeros((3, len(cells.positions))))
+    clean = np.abs(drift) <= 1e-7 * size
+    rows = [
+        _alike(cells, denominator, [moments[name] for name in members if name in terms])
+        for denominator, members in _members(metric, names).items()
+    ]
+    return [
+        [(*(x[i : i + 1] for x in row[:5]), 0.0) for row in rows] if whole else None
+        for i, whole in enumerate(clean.tolist())
+    ]
 
 
 def _joined(parts: Any, dtype: Any = float) -> Any:
@@ -94,7 +144,8 @@ def _samples(metric: Metric, table: Ranked, cells: Group) -> list[Row]:
     for denominator, members in _members(metric, table.names).items():
         there = [name for name in members if name in terms]
         if table.alike:
-            found.append(_alike(cells, denominator, [moments[name] for name in there]))
+            alone = [moments[name][:, None] for name in there]
+            found.append(_alike(cells, denominator, alone))
         else:
             chosen = {name: terms[name] for name in there}
             found.append(_by_unit(cells, denominator, chosen, counts=metric.counts))
@@ -151,33 +202,36 @@ def _shifted(term: Term | None, shift: float, cells: Sums) -> Floats:
 
 
 def _moments(terms: dict[str, Term], cells: Group) -> dict[str, Floats]:
-    def of_block(block: Block) -> Floats:
-        found = np.empty((len(terms), 3))
-        for row, (name, term) in zip(found, terms.items(), strict=True):
-            slope = block.by_cell(term)
-            influence = slope * block.by_cell(name)
-            mixed = slope
-            if name != "n" and "n" in terms:
-                # A row counts in n and in one other sum: its square has a mixed part.
-                mixed = slope + 2 * block.by_cell(terms["n"])
-            row[:] = influence.sum(), np.abs(influence).sum(), _dot(mixed, influence)
-        return found
-
-    return dict(zip(terms, cells.added(of_block), strict=True)) if terms else {}
+    found = cells.added(lambda block: _moments_of(terms, block)) if terms else []
+    return dict(zip(terms, found, strict=True))
 
 
-def _dot(left: Floats, right: Floats) -> float:
+def _moments_of(terms: dict[str, Term], cells: Sums) -> Floats:
+    """Of each sum the influences of the rows of some cells, their sizes and squares, added up."""
+    found = []
+    for name, term in terms.items():
+        slope = cells.by_cell(term)
+        influence = slope * cells.by_cell(name)
+        mixed = slope
+        if name != "n" and "n" in terms:
+            # A row counts in n and in one other sum: its square has a mixed part.
+            mixed = slope + 2 * cells.by_cell(terms["n"])
+        found.append([influence.sum(-1), np.abs(influence).sum(-1), _dot(mixed, influence)])
+    return np.array(found)
+
+
+def _dot(left: Floats, right: Floats) -> Any:
     # The threads of a matrix product cost more than they give for many short slices.
-    return float(np.einsum("i,i->", left, right))
+    return np.einsum("...i,...i->...", left, right)
 
 
-def _alike(cells: Group, denominator: str, moments: list[Floats]) -> Row:
+def _alike(cells: Group | Stack, denominator: str, moments: list[Floats]) -> Row:
     """One row for all units of a group: rows that count the same, each a unit of its own."""
-    count = cells.sums.total(denominator)
-    influence, _, squares = sum(moments, np.zeros(3))
-    share = 1 / count if count > 0 else 0.0
-    row = np.array([influence, squares, share, 1.0, count])[:, None]
-    return row[0], row[1], row[2], row[3], row[4], 0.0
+    sums = cells if isinstance(cells, Stack) else cells.sums
+    count = np.atleast_1d(sums.total(denominator))
+    influence, _, squares = sum(moments, np.zeros((3, 1)))
+    share = np.where(count > 0, 1 / count, 0.0)
+    return influence, squares, share, np.ones(len(count)), count, 0.0
 
 
 def _by_unit(cells: Group, denominator: str, terms: dict[str, Term], *, counts: bool) -> Row:

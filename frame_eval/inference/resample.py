@@ -160,7 +160,7 @@ def _packets(counts: Ints) -> tuple[Ints, list[Ints]]:
     sizes = np.concatenate(digits)
     order = np.argsort(sizes, kind="stable")
     # Kinds without a digit share one packet of no units.
-    empty = max(np.count_nonzero(sizes == 0) - 1, 0)
+    empty = max(int(np.count_nonzero(sizes == 0)) - 1, 0)
     place = np.maximum(np.argsort(order) - empty, 0)
     return sizes[order][empty:], list(place.reshape(len(digits), -1))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from frame_eval.inference.linear import Linear, Sample, linear, scattered
+from frame_eval.inference.linear import Linear, Sample, linear, put_strata, scattered
 from frame_eval.inference.pooling import Pooled, pooled, rate_variances
 from frame_eval.inference.resample import Draws
 from frame_eval.inference.simultaneous import Family, influences_by_unit, joint_family
@@ -65,6 +65,7 @@ def chosen_groups(found: Linear, groups: Ints) -> Linear:
         unit=found.unit[rows],
         samples=samples,
         totals=totals,
+        strata=None if found.strata is None else found.strata[rows],
     )
 
 
@@ -137,6 +138,7 @@ def _two_samples(found: Linear) -> Linear:
         group=group,
         unit=unit,
         samples=samples,
+        strata=put_strata(found.strata, place, len(group)),
     )
 
 

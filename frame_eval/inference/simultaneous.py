@@ -14,7 +14,7 @@ import scipy
 
 from frame_eval.inference.linear import Linear, scattered
 from frame_eval.inference.resample import Draws, coins
-from frame_eval.inference.variance import cr2
+from frame_eval.inference.variance import cr2, within_strata
 from frame_eval.table import Floats
 
 
@@ -102,11 +102,16 @@ def _confidences(influence: Floats, share: Floats, df: Floats, draws: Draws) -> 
 
 
 def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
-    """Influences and shares as units x groups."""
+    """Influences and shares as units x groups, of which the squares sum to the variances.
+
+    With strata the influences are those around the mean of their stratum, and have no shares.
+    """
     groups = len(found.estimate)
     at = found.unit * groups + found.group
     size = units * groups
     influence = np.sum([sample.influence for sample in found.samples], axis=0)
     share = np.mean([sample.share for sample in found.samples], axis=0)
+    if found.strata is not None:
+        influence, share = within_strata(found), np.zeros_like(share)
     of_influence, of_share = (scattered(at, values, size) for values in (influence, share))
     return of_influence.reshape(units, groups), of_share.reshape(units, groups)

@@ -23,7 +23,7 @@ from frame_eval.inference.paired import BINARY, RESAMPLING, WITH_LIMITS, Method,
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.resampled import Resampling, by_bootstrap, by_permutation, by_wild
 from frame_eval.metrics.core import Array, Metric, Sums
-from frame_eval.table import Floats, Matched, Table
+from frame_eval.table import COUNTED, Floats, Ints, Matched, Table
 
 METHODS = (*WITH_LIMITS, *BINARY, None)
 
@@ -32,23 +32,23 @@ METHODS = (*WITH_LIMITS, *BINARY, None)
 class Summed:
     """What two systems add up to over their examples, a row per slice and cluster.
 
-    ``both`` has the contributions of the first system and then those of the second. ``either`` says
-    how many examples of each row count for either system; ``counts`` by name, how many of each
-    slice differ in that, and are higher, lower or equal. ``spread`` are the centred second moments
-    of the contributions by slice; without it they are those of the rows of ``both``.
+    ``both`` has the contributions of the first system and then those of the second; its plain sums
+    are followed by how many examples count for either system, differ in that, are higher, lower or
+    equal, and are of both systems or of one (``COUNTED``). ``spread`` has the centred second
+    moments of the contributions by slice; without it they are those of the rows of ``both``.
     """
 
     both: Table
-    either: Floats
-    counts: Mapping[str, Floats]
     spread: Floats | None = None
 
+    def count(self, name: str) -> Floats:
+        """How many examples, by row."""
+        found: Floats = self.both.plain[:, len(self.both.names) + COUNTED.index(name)]
+        return found
 
-def of_tables(both: Table, counts: Table, slices: int) -> Summed:
-    """From the table of contributions and that of counts of examples."""
-    named = dict(zip(counts.names, counts.sums.T, strict=True))
-    by_slice = {name: added(both.slice, values, slices) for name, values in named.items()}
-    return Summed(both, named["either"], by_slice)
+    def by_slice(self, name: str, slices: int) -> Floats:
+        """How many examples, by slice."""
+        return np.rint(added(self.both.slice, self.count(name), slices))
 
 
 def of_matched(
@@ -65,16 +65,12 @@ def of_matched(
         for systems in zip(*pairs, strict=True)
     )
     values = [*a.values(), *b.values()]
-    part = np.zeros(1, np.int64) if groups == 1 else slice_of[place]
     rows = np.bincount(place, minlength=len(slice_of)).astype(float)
-    n = np.maximum(added(slice_of, rows, groups), 1.0)
-
-    def by_slice(of_examples: Array) -> Floats:
-        if groups == 1:
-            return np.array([of_examples.sum(dtype=float)])
-        return scattered(part, of_examples, groups)
-
-    matrix = np.stack([rows, *(scattered(place, x, len(slice_of)) for x in values)]).T
+    columns = [rows, *(scattered(place, x, len(slice_of)) for x in values)]
+    counts = {"both": rows}
+    for name, which in _compared(metric, a, b, place.shape).items():
+        counts[name] = np.bincount(place[which], minlength=len(slice_of)).astype(float)
+    counted = [counts.get(name, np.zeros_like(rows)) for name in COUNTED]
     both = Table(
         ("n", *(f"a_{name}" for name in a), *(f"b_{name}" for name in b)),
         slice_of,
@@ -83,34 +79,28 @@ def of_matched(
         (),
         (),
         rows,
-        matrix,
-        matrix,
+        np.stack(columns).T,
+        np.stack([*columns, *counted]).T,
         None,
         np.zeros(len(rows)),
         singles=False,
         weighted=False,
     )
-    sizes = [np.broadcast_to(_size(metric, side), place.shape) for side in (a, b)]
+    part = np.zeros(1, np.int64) if groups == 1 else slice_of[place]
+    return Summed(both, _moments(values, part, added(slice_of, rows, groups)))
+
+
+def _compared(
+    metric: Metric, a: Mapping[str, Array], b: Mapping[str, Array], shape: tuple[int, ...]
+) -> dict[str, Array]:
+    """Which examples count for either system, differ in that, and are higher, lower or equal."""
+    sizes = [np.broadcast_to(_size(metric, side), shape) for side in (a, b)]
     there = (sizes[0] > 0) | (sizes[1] > 0)
-    counted = {"differ": sizes[0] != sizes[1]}
+    found = {"either": there, "differ": sizes[0] != sizes[1]}
     if has_values(metric):
         x, y = (_over(metric, side) for side in (a, b))
-        counted.update(higher=there & (x > y), lower=there & (x < y), ties=there & (x == y))
-    counts = {name: by_slice(of_examples) for name, of_examples in counted.items()}
-    means = [by_slice(x) / n for x in values]
-    # Large means would cancel; counts are exact as they are.
-    centred = [
-        x if x.dtype == np.int8 else x - spread(mean, part)
-        for x, mean in zip(values, means, strict=True)
-    ]
-    sums_of = [by_slice(x) for x in centred]
-    moments = np.zeros((groups, len(both.names), len(both.names)))
-    for i, x in enumerate(centred):
-        for j, y in enumerate(centred[: i + 1]):
-            product = by_slice(x * y) - sums_of[i] * sums_of[j] / n
-            moments[:, i + 1, j + 1] = moments[:, j + 1, i + 1] = product
-    either = rows if there.all() else scattered(place, there, len(slice_of))
-    return Summed(both, either, counts, moments)
+        found.update(higher=there & (x > y), lower=there & (x < y), ties=there & (x == y))
+    return found
 
 
 def _size(metric: Metric, sums: Mapping[str, Array]) -> Any:
@@ -129,6 +119,26 @@ def _over(metric: Metric, sums: Mapping[str, Array]) -> Any:
     return values
 
 
+def _moments(values: Sequence[Array], part: Ints, rows: Floats) -> Floats:
+    """The centred second moments of what examples contribute, by slice; those of ``n`` are 0."""
+    groups, n = len(rows), np.maximum(rows, 1.0)
+
+    def by_slice(of_examples: Array) -> Floats:
+        if groups == 1:
+            return np.array([of_examples.sum(dtype=float)])
+        return scattered(part, of_examples, groups)
+
+    # Large means would cancel; counts are exact as they are.
+    centred = [x if x.dtype == np.int8 else x - spread(by_slice(x) / n, part) for x in values]
+    sums = [by_slice(x) for x in centred]
+    moments = np.zeros((groups, 1 + len(values), 1 + len(values)))
+    for i, x in enumerate(centred):
+        for j, y in enumerate(centred[: i + 1]):
+            product = by_slice(x * y) - sums[i] * sums[j] / n
+            moments[:, i + 1, j + 1] = moments[:, j + 1, i + 1] = product
+    return moments
+
+
 def sides(metric: Metric, found: Summed, slices: int) -> Sides:
     """Each system alone, estimated and linearised."""
     own = (len(found.both.names) - 1) // 2
@@ -144,11 +154,10 @@ def _side(both: Table, columns: Any) -> Table:
     """The sums of one system."""
     columns = np.concatenate([[0], columns])
     names = ("n", *(both.names[i].partition("_")[2] for i in columns[1:]))
-    sums = both.sums[:, columns]
-    plain = sums if both.plain is both.sums else both.plain[:, columns]
     moments = None
     if both.moments is not None:
         moments = both.moments[:, columns[:, None], columns]
+    sums, plain = both.sums[:, columns], both.plain[:, columns]
     return replace(both, names=names, sums=sums, plain=plain, moments=moments)
 
 
@@ -166,9 +175,8 @@ def summed(
     with np.errstate(divide="ignore", invalid="ignore"):
         joint = _joint(metric, found, of, scale)
         grouped = joint.clusters < joint.n
-        nothing = np.zeros(slices)
-        counted = np.array([found.counts.get(k, nothing) for k in ("higher", "lower", "ties")])
-        same = found.counts["differ"] == 0
+        counted = np.array([found.by_slice(name, slices) for name in ("higher", "lower", "ties")])
+        same = found.by_slice("differ", slices) == 0
         counted = np.where(same & has_values(metric), counted, np.nan)
         share = metric.proportion is not None and metric.proportion.map is None
         binary = same & ~grouped & (share and scale == 1 and not found.both.weighted)
@@ -190,7 +198,8 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
     # Each system on its own, so that the order of the two changes no digit.
     influence = combined(of_a, both.slice, a.table.sums) - combined(of_b, both.slice, b.table.sums)
     gradient = np.hstack([of_a[:, :1] - of_b[:, :1], of_a[:, 1:], -of_b[:, 1:]])
-    rows, none = found.either, np.zeros(slices)
+    rows, none = found.count("either"), np.zeros(slices)
+    times = 1.0 if both.times is None else both.times
     first, second = (side.samples[0] for side in of)
     if both.singles:
         part = (first.share * first.count + second.share * second.count) / 2
@@ -205,11 +214,11 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
         else:
             squares = _spread(found.spread, of_a[:, 1:], of_b[:, 1:])
         within = np.maximum(squares - added(both.slice, between, slices), 0.0)
-        repeated = added(both.slice, rows > 1, slices) > 0
-        clusters = (rows > 0).astype(float)
+        repeated = added(both.slice, rows > times, slices) > 0
+        clusters = np.where(rows > 0, times, 0.0)
         share = (first.share + second.share) / 2
         within = np.where(repeated, within, none)
-        sample = Sample(influence, influence**2, share, rows, clusters, within)
+        sample = Sample(influence, influence**2 / times, share, rows / times, clusters, within)
     return replace(
         a,
         estimate=a.estimate - scale * b.estimate,

@@ -430,15 +430,17 @@ class _Part:
     def before(self, name: str, of: str, *, inclusive: bool) -> Ints:
         """How many rows have some of a sum before (or up to) each row that has some of another."""
         side: Any = "right" if inclusive else "left"
-        return self._once(
+        found: Ints = self._once(
             (name, of, side), lambda: np.searchsorted(self.where[name], self.where[of], side)
         )
+        return found
 
     def apart(self, name: str, of: str) -> bool:
         """Whether no row has some of both sums."""
-        return self._once(
+        found: bool = self._once(
             (name, of), lambda: len(np.intersect1d(self.where[name], self.where[of])) == 0
         )
+        return found
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._known:

@@ -14,10 +14,15 @@ from frame_eval.table import Floats, Ints
 
 @dataclass(frozen=True)
 class Variance:
-    """A variance by group and its degrees of freedom; NaN where it can not be estimated."""
+    """A variance by group and its degrees of freedom; NaN where it can not be estimated.
+
+    ``effect`` is the design effect that the intra-cluster correlation implies where it is the same
+    in all clusters, 1 + rho (sum m^2 / sum m - 1); 1 where it is not asked for.
+    """
 
     value: Floats
     df: Floats
+    effect: Floats | float = 1.0
 
 
 def cr2(found: Linear) -> Variance:
@@ -79,7 +84,8 @@ def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
     cross = 2 * ss * ww + 2 * sw**2 + whole**2 * ww**2 - 4 * whole * sw * ww
     df = numerator / (fourth + cross)
     usable = (units >= 2) & np.isfinite(value) & (df > 0)
-    return Variance(np.where(usable, value, np.nan), np.where(usable, df, np.nan))
+    effect = whole / total(count * size)
+    return Variance(np.where(usable, value, np.nan), np.where(usable, df, np.nan), effect)
 
 
 def intraclass(sample: Sample, group: Ints, groups: int) -> Floats:
@@ -133,7 +139,8 @@ def _two_way(
     """
     one, other, common = (function(found) for found in (first, second, both))
     value = np.maximum(one.value + other.value - common.value, np.maximum(one.value, other.value))
-    return Variance(value, np.minimum(one.df, other.df))
+    effect = np.maximum(one.effect, other.effect)
+    return Variance(value, np.minimum(one.df, other.df), effect)
 
 
 def stratified(found: Linear) -> Variance:
@@ -160,6 +167,22 @@ def stratified(found: Linear) -> Variance:
     value = np.where(units > 0, np.maximum(spread, 0.0), 0.0).sum(1)
     df = np.where(units > 0, units - 1, 0.0).sum(1)
     return Variance(value, np.where(np.isfinite(value), df, np.nan))
+
+
+def within_strata(found: Linear) -> Floats:
+    """The influences of units that are not single rows, so that their squares sum to the same.
+
+    Those around the mean of the stratum, times the root of C_h / (C_h - 1).
+    """
+    assert found.strata is not None
+    key = found.group * (int(found.strata.max(initial=0)) + 1) + found.strata
+    influence = np.sum([sample.influence for sample in found.samples], axis=0)
+    inside = np.max([sample.count for sample in found.samples], axis=0)
+    size = int(key.max(initial=0)) + 1
+    total, units = (scattered(key, values, size)[key] for values in (influence, inside))
+    off = influence - inside * total / np.maximum(units, 1.0)
+    centred: Floats = off * np.sqrt(units / np.maximum(units - 1.0, 1.0))
+    return centred
 
 
 def _sandwich(found: Linear) -> Floats:

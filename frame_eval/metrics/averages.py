@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from frame_eval.columns import Input, Source, category, label
-from frame_eval.errors import EvalError, check_option
-from frame_eval.metrics.classification import accuracy_like, matrix_metric, opposite
+from frame_eval.errors import EvalError, check_option, check_whole
+from frame_eval.metrics.classification import accuracy_like, matrix_metric
 from frame_eval.metrics.confusion import (
     MATRIX,
     NO_LABELS,
@@ -32,6 +32,7 @@ from frame_eval.metrics.confusion import (
     micro_gradient,
 )
 from frame_eval.metrics.core import Metric, PerClass, Proportion, Unit
+from frame_eval.metrics.expressions import ties
 from frame_eval.metrics.means import no_denominator, ratio_gradient, ratio_of
 from frame_eval.metrics.multilabel import (
     SETS,
@@ -41,17 +42,10 @@ from frame_eval.metrics.multilabel import (
     score_of_rows,
     set_metric,
 )
+from frame_eval.metrics.shares import f1_of_jaccard, f1_slope, opposite
 
 Average: TypeAlias = "Literal['binary', 'macro', 'micro', 'weighted', 'samples'] | None"
 AVERAGES = ("binary", "macro", "micro", "weighted", "samples", None)
-
-
-def _f1_of_jaccard(j: Any) -> Any:
-    return 2 * j / (1 + j)
-
-
-def _f1_slope(j: Any) -> Any:
-    return 2 / (1 + j) ** 2
 
 
 class Family(NamedTuple):
@@ -108,7 +102,7 @@ def _of_label(family: Family, asked: Asked, _: Any) -> Metric:
 
 
 def _map_of(family: Family) -> tuple[Any, Any]:
-    return (_f1_of_jaccard, _f1_slope) if family.beta == 1.0 else (None, None)
+    return (f1_of_jaccard, f1_slope) if family.beta == 1.0 else (None, None)
 
 
 def _quotient(hits: Any, trials: Any, s: Any) -> Any:
@@ -202,11 +196,25 @@ def _samples(family: Family, asked: Asked) -> Metric:
     )
 
 
+def _names(labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    """The classes that labels= names, each once."""
+    if labels is None:
+        return None
+    names = () if isinstance(labels, str) else tuple(labels)
+    if not names:
+        raise EvalError(f"labels={labels!r} is not a list of classes")
+    if len(set(names)) < len(names):
+        raise EvalError(f"labels={list(names)!r} names a class twice")
+    return names
+
+
 def of_family(family: Family, asked: Asked) -> Metric:
     """A member of the family under one of the averages."""
     average = asked.average
     check_option("average", average, AVERAGES)
     check_option("zero_division", asked.zero_division, (None, 0, 1))
+    check_whole("min_support", asked.min_support, 0)
+    asked = asked._replace(labels=_names(asked.labels))
     if asked.min_support and average not in ("macro", "weighted"):
         raise EvalError("min_support= goes with average='macro' or 'weighted'")
     if asked.label_of is not None:
@@ -269,6 +277,20 @@ def _check_lists(average: Average, positive: Any) -> None:
         raise EvalError(f"positive={positive!r} goes with one label per row; see labels=")
 
 
+def _macro_expression(kind: str, beta: float, c: Any) -> Any:
+    """A right row adds the score of its class over the hits of the class."""
+    right, every = c.y == c.p, c.y.append(c.p)
+    truth, predicted = ties(c.y).filter(right), ties(c.p).filter(right)
+    hits, b = ties(c.y.filter(right)), beta * beta
+    trials, classes = {
+        "precision": (predicted, c.p),
+        "recall": (truth, c.y),
+        "fbeta": ((b * truth + predicted) / (1 + b), every),
+        "jaccard": (truth + predicted - hits, every),
+    }[kind]
+    return (1 / trials).sum() / classes.n_unique()
+
+
 def _averaged(family: Family, asked: Asked) -> Metric:
     """An average over the classes of cells: pairs of label and prediction, or of lists of them."""
     target, pred, average, lists = asked.target, asked.pred, asked.average, asked.multilabel
@@ -293,7 +315,10 @@ def _averaged(family: Family, asked: Asked) -> Metric:
             **common,
         )
     arguments = (family.score, _averaging(asked, layout))
-    per_class = None
+    chosen = asked.labels or asked.min_support or asked.zero_division is not None
+    per_class = expression = None
+    if average == "macro" and family.kind != "specificity" and not (lists or chosen):
+        expression = partial(_macro_expression, family.kind, family.beta or 1.0)
     if average is None and lists:
         of = partial(_of_label, family, asked)
         per_class = PerClass(of, asked.labels, known_labels, cells_of_label)
@@ -308,5 +333,6 @@ def _averaged(family: Family, asked: Asked) -> Metric:
         note=partial(left_out, *arguments),
         undefined=NO_LABELS,
         per_class=per_class,
+        expression=expression,
         **common,
     )

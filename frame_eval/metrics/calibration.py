@@ -23,7 +23,7 @@ from frame_eval.columns import (
     score,
     top,
 )
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.expressions import mean_within
 from frame_eval.metrics.multiclass import Order, rows_of_classes
@@ -228,8 +228,7 @@ def of_bins(name: str, of: OfBins, asked: Asked, **options: Any) -> Metric:
     Of several classes it is that of the most probable one, or all of them joined.
     """
     bins = asked.bins
-    if not isinstance(bins, int) or bins < 1:  # type: ignore[redundant-expr]  # users are not checked
-        raise EvalError(f"bins={bins!r} is not a positive integer")
+    check_whole("bins", bins, 1)
     check_option("strategy", asked.strategy, get_args(Strategy))
     check_option("multi_class", asked.multi_class, get_args(MultiClass))
     chosen = {

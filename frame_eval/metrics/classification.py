@@ -9,7 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from frame_eval.columns import Source, category, equal
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.metrics.confusion import (
     NO_LABELS,
     Averaging,
@@ -24,7 +24,7 @@ from frame_eval.metrics.confusion import (
     whole,
     whole_gradient,
 )
-from frame_eval.metrics.core import Metric, Proportion
+from frame_eval.metrics.core import Metric
 from frame_eval.metrics.costs import (
     no_chance_disagreement,
     weighted_kappa,
@@ -33,22 +33,11 @@ from frame_eval.metrics.costs import (
 from frame_eval.metrics.expressions import ties
 from frame_eval.metrics.means import NO_ROWS
 from frame_eval.metrics.multilabel import mean_of_rows, the_same
+from frame_eval.metrics.shares import SHARE, share
 
 
 def _hit(c: Any) -> Any:
     return {"hits": c.hit}
-
-
-def _hits(s: Any) -> Any:
-    return s.hits
-
-
-def _n(s: Any) -> Any:
-    return s.n
-
-
-def _share(s: Any) -> Any:
-    return s.hits / s.n
 
 
 def accuracy_like(name: str, target: Source, pred: Source) -> Metric:
@@ -56,8 +45,8 @@ def accuracy_like(name: str, target: Source, pred: Source) -> Metric:
         name,
         {"hit": equal(target, pred)},
         _hit,
-        _share,
-        proportion=Proportion(_hits, _n),
+        share,
+        proportion=SHARE,
         better="higher",
         bounds=(0, 1),
         undefined=NO_ROWS,
@@ -107,10 +96,6 @@ def matrix_metric(name: str, target: Source, pred: Source, finish: Any, **option
     """A metric over label x prediction cells."""
     inputs = {"y": category(target, pred), "p": category(pred, target)}
     return Metric(name, inputs, _no_sums, finish, cells=("y", "p"), counts=True, **options)
-
-
-def opposite(c: Any) -> Any:
-    return 1 - c.y
 
 
 def _chance_expression(c: Any) -> tuple[Any, Any, Any]:
@@ -270,6 +255,7 @@ def balanced_accuracy(target: Source, pred: Source, *, min_support: int = 0) -> 
     >>> df.eval.summary(fe.balanced_accuracy("gold", "pred"))["estimate"].item()
     0.75
     """
+    check_whole("min_support", min_support, 0)
     arguments = (recall_score, Averaging("macro", least=min_support))
     return matrix_metric(
         "balanced_accuracy",

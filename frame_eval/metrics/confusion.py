@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from frame_eval.errors import listing
+from frame_eval.errors import EvalError, listing
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -159,10 +159,21 @@ class Layout(NamedTuple):
     spread: Callable[[Sequence[Any] | None, Score, Any], dict[str, Array]]
 
 
+def absent_from(classes: Sequence[Any], labels: Sequence[Any] | None) -> list[Any]:
+    """The classes asked for that do not occur; raises for one that never could."""
+    texts = [isinstance(value, str) for value in classes]
+    for value in labels or ():
+        if texts and isinstance(value, str) not in texts:
+            raise EvalError(
+                f"{value!r} in labels= is not of the type of the classes {listing(classes)}"
+            )
+    return [value for value in labels or () if value not in classes]
+
+
 def _matrix_margins(labels: Sequence[Any] | None, s: Any) -> Margins:
     """Classes that are asked for and occur nowhere stand behind the others, empty."""
     c, rows = confusion_of(s), np.asarray(s.rows).sum(-1)
-    absent = [value for value in labels or () if value not in s.classes[0]]
+    absent = absent_from(s.classes[0], labels)
     classes = [*s.classes[0], *absent]
     chosen = np.array([labels is None or value in labels for value in classes])
 
@@ -184,7 +195,7 @@ MATRIX = Layout(_matrix_margins, _matrix_spread)
 
 def _row_margins(labels: Sequence[Any] | None, s: Any) -> Margins:
     """Of a cell for each label, with what its rows are."""
-    absent = [value for value in labels or () if value not in s.classes[0]]
+    absent = absent_from(s.classes[0], labels)
     classes = [*s.classes[0], *absent]
     chosen = np.array([labels is None or value in labels for value in classes])
     tp, fn, fp, tn, n = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import Input, Source, as_input
+from frame_eval.columns import LOGICAL, Input, Source, as_input
 from frame_eval.errors import EvalError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -19,6 +21,9 @@ Finish: TypeAlias = "Callable[[Any], Any]"
 Better: TypeAlias = "Literal['higher', 'lower'] | None"
 Bounds: TypeAlias = "tuple[float | None, float | None]"
 Term: TypeAlias = "str | Callable[[Any], Any] | Array"
+
+_FEW = 6  # inputs of which all combinations are tried
+_HALF = 63  # the difference of two such numbers is one of a byte too
 
 
 class Sums:
@@ -142,7 +147,8 @@ class Metric:
     ordered
         Whether the cell key has many values in order, as scores have: ``finish`` then sees one
         slice at a time, with the values of the key in ``s.classes[0]``; ``sums`` do not read it.
-        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells. Of
+        Written with ``s.total``, ``s.dot`` and running sums it needs no array of all cells, and is
+        asked about several slices at once, along a leading axis. Of
         several cell keys every combination that occurs is a cell, and ``s.classes[0]`` is a Polars
         frame with a column for each.
     runs
@@ -180,6 +186,9 @@ class Metric:
         A step that makes one row per example first.
     note
         From the sums to a remark on each value ("" for none).
+    matched
+        Inputs whose mean should be that of the other system in a comparison, each with what it is
+        called: a note says where it is not. A first label is such an input, called prevalence.
     expression
         From the inputs (of the rows without a missing one) to the metric as one Polars expression,
         where the sums do not say it.
@@ -228,6 +237,7 @@ class Metric:
     per_class: PerClass | None = field(default=None, kw_only=True)
     unit: Unit | None = field(default=None, kw_only=True)
     note: Finish | None = field(default=None, kw_only=True)
+    matched: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     expression: Finish | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -252,6 +262,18 @@ class Metric:
     def made(self) -> Mapping[str, Input]:
         """The inputs, columns and expressions among them made numbers."""
         return self.inputs  # type: ignore[return-value]  # made inputs in __post_init__
+
+    @cached_property
+    def in_bytes(self) -> Metric:
+        """The same over inputs of a byte each, if no step of its sums of true and false needs more.
+
+        They are tried on all values that rows can have, in arithmetic that raises where it wraps.
+        """
+        logical = all(i.kind in LOGICAL and not i.others for i in self.made.values())
+        if not logical or self.cells or self.unit is not None or not _fit(self):
+            return self
+        small = {name: replace(given, small=True) for name, given in self.made.items()}
+        return replace(self, inputs=small)
 
     @property
     def linear(self) -> bool:
@@ -278,15 +300,15 @@ class Metric:
         Returns
         -------
         polars.Expr
-            Float64, named like the metric; null where undefined. Rows with a missing input are
-            left out.
+            Float64, named like the metric; null (or ``zero_division``) where undefined. Rows with
+            a missing input are left out. Of many rows ``summary`` is faster, but for plain sums.
 
         Raises
         ------
         EvalError
             For metrics over units and those over cells that no expression says: averages over
-            classes of precision and its kin, weighted kappa, ``expected_cost``, recalibration and
-            ``ece_debiased``. Use ``summary``.
+            classes (but macro ones over those that occur), weighted kappa, ``expected_cost``,
+            recalibration and ``ece_debiased``. Use ``summary``.
 
         Examples
         --------
@@ -306,7 +328,37 @@ class Metric:
             whole = {name: pl.when(valid).then(column) for name, column in columns.items()}
             values = {name: value.sum() for name, value in self.sums(Sums(whole)).items()}
             value = self.finish(Sums({"n": valid.sum().cast(pl.Float64), **values}))
-        return pl.when(value.is_finite()).then(value).alias(self.name)
+        nothing = pl.lit(self.zero_division, dtype=pl.Float64)
+        shown = pl.when(value.is_finite()).then(value).when(valid.any()).then(nothing)
+        return shown.alias(self.name)
+
+
+def _fit(metric: Metric) -> bool:
+    """Whether sums of 0/1 inputs are whole numbers of a byte, on the way and in the end."""
+    names = list(metric.inputs)
+    if len(names) > _FEW:
+        return False
+    try:
+        with np.errstate(all="raise"):
+            return all(
+                _alike(
+                    *(
+                        metric.sums(Sums(dict(zip(names, map(kind, row), strict=True))))
+                        for kind in (np.int8, np.float64)
+                    )
+                )
+                for row in product((0, 1), repeat=len(names))
+            )
+    except Exception:  # noqa: BLE001  # the sums of a user may raise anything
+        return False
+
+
+def _alike(small: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
+    """Whether values are bytes, far from where these wrap, and the same as in floating point."""
+    return all(
+        isinstance(value, (np.int8, np.bool_)) and abs(int(value)) <= _HALF and value == wide[name]
+        for name, value in small.items()
+    )
 
 
 def _restore(state: dict[str, Any]) -> Metric:

@@ -5,31 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from frame_eval.columns import Source, equal, label, rank_of_truth
-from frame_eval.errors import EvalError, listing
-from frame_eval.metrics.classification import matrix_metric, opposite
-from frame_eval.metrics.core import Better, Metric, Proportion
+from frame_eval.errors import EvalError, check_whole, listing
+from frame_eval.metrics.classification import matrix_metric
+from frame_eval.metrics.core import Better, Metric
 from frame_eval.metrics.costs import mean_cost, mean_cost_gradient, no_cells
 from frame_eval.metrics.means import NO_ROWS
 from frame_eval.metrics.multilabel import differing, mean_of_rows
-
-
-def _hits(s: Any) -> Any:
-    return s.hits
-
-
-def _trials(s: Any) -> Any:
-    return s.hits + s.rest
-
-
-def _share_of_trials(s: Any) -> Any:
-    return s.hits / (s.hits + s.rest)
-
-
-def _no_trials(s: Any) -> Any:
-    return s.hits + s.rest == 0
+from frame_eval.metrics.shares import (
+    SHARE,
+    SHARE_OF_TRIALS,
+    no_trials,
+    opposite,
+    share,
+    share_of_trials,
+)
 
 
 def _tn_of_negative_predictions(c: Any) -> Any:
@@ -60,13 +53,13 @@ def _rate(
         name,
         {"y": label(target, positive), "p": label(pred, positive)},
         sums,
-        _share_of_trials,
-        proportion=Proportion(_hits, _trials),
+        share_of_trials,
+        proportion=SHARE_OF_TRIALS,
         counts=True,
         zero_division=zero,
         better=better,
         bounds=(0, 1),
-        undefined={reason: _no_trials},
+        undefined={reason: no_trials},
         worst={"p": opposite},
     )
 
@@ -323,14 +316,6 @@ def _misses(c: Any) -> Any:
     return {"hits": 1 - c.hit}
 
 
-def _n(s: Any) -> Any:
-    return s.n
-
-
-def _share(s: Any) -> Any:
-    return s.hits / s.n
-
-
 def hamming_loss(
     target: Source,
     pred: Source,
@@ -380,8 +365,8 @@ def hamming_loss(
         "hamming_loss",
         {"hit": equal(target, pred)},
         _misses,
-        _share,
-        proportion=Proportion(_hits, _n),
+        share,
+        proportion=SHARE,
         better="lower",
         bounds=(0, 1),
         undefined=NO_ROWS,
@@ -428,7 +413,8 @@ def top_k_accuracy(target: Source, scores: Mapping[Any, Source], k: int) -> Metr
     >>> df.eval.summary(metric)["estimate"].item()
     0.5
     """
-    if not isinstance(k, int) or not 1 <= k < len(scores):  # type: ignore[redundant-expr]  # users are not checked
+    check_whole("k", k, 1)
+    if k >= len(scores):
         raise EvalError(
             f"k={k!r} is not between 1 and {len(scores) - 1}, one less than the classes"
         )
@@ -436,13 +422,27 @@ def top_k_accuracy(target: Source, scores: Mapping[Any, Source], k: int) -> Metr
         f"top_{k}_accuracy",
         {"rank": rank_of_truth(target, scores)},
         partial(_in_the_top, k),
-        _share,
-        proportion=Proportion(_hits, _n),
+        share,
+        proportion=SHARE,
         better="higher",
         bounds=(0, 1),
         undefined=NO_ROWS,
         worst={"rank": len(scores)},
     )
+
+
+def _check_costs(costs: object) -> None:
+    """Raise unless they map pairs to finite numbers."""
+    if not isinstance(costs, Mapping):
+        raise EvalError(
+            f"costs is a {type(costs).__name__}, not a mapping from (label, prediction) to the "
+            "cost: {('ham', 'spam'): 5.0, ('spam', 'ham'): 1.0}"
+        )
+    for pair, cost in costs.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise EvalError(f"costs has {pair!r} where a pair (label, prediction) is meant")
+        if not isinstance(cost, Real) or not math.isfinite(cost):
+            raise EvalError(f"the cost of {pair!r} is {cost!r}, not a finite number")
 
 
 def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], float]) -> Metric:
@@ -464,8 +464,8 @@ def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], 
     Raises
     ------
     EvalError
-        When the cost of a pair of classes is missing or not finite; in a verb for classes that
-        have no costs.
+        When costs are no mapping from pairs, or that of a pair of classes is missing or not finite;
+        in a verb for classes that have no costs.
 
     Examples
     --------
@@ -475,13 +475,11 @@ def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], 
     >>> df.eval.summary(fe.expected_cost("gold", "pred", costs))["estimate"].item()
     2.0
     """
+    _check_costs(costs)
     classes = list(dict.fromkeys(value for pair in costs for value in pair))
     lost = [(y, p) for y in classes for p in classes if y != p and (y, p) not in costs]
     if lost or not costs:
         raise EvalError(f"costs of (label, prediction) are missing: {listing(lost)}")
-    for pair, cost in costs.items():
-        if not math.isfinite(cost):
-            raise EvalError(f"the cost of {pair!r} is {cost!r}, not a finite number")
     priced = dict(costs)
     least, most = min(0.0, *priced.values()), max(priced.values())
     return matrix_metric(

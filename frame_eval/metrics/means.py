@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from frame_eval.columns import Source, flag, number, source_name
-from frame_eval.metrics.core import Better, Bounds, Metric, Proportion
+from frame_eval.metrics.core import Better, Bounds, Metric
+from frame_eval.metrics.shares import SHARE, share
 
 
 def _no_rows(s: Any) -> Any:
@@ -82,18 +83,6 @@ def mean(column: Source, *, better: Better = None, bounds: Bounds = (None, None)
     )
 
 
-def _hits(s: Any) -> Any:
-    return s.hits
-
-
-def _n(s: Any) -> Any:
-    return s.n
-
-
-def _share(s: Any) -> Any:
-    return s.hits / s.n
-
-
 def _hits_of_x(c: Any) -> Any:
     return {"hits": c.x}
 
@@ -128,8 +117,8 @@ def rate(column: Source) -> Metric:
         f"rate({source_name(column)})",
         {"x": flag(column)},
         _hits_of_x,
-        _share,
-        proportion=Proportion(_hits, _n),
+        share,
+        proportion=SHARE,
         better="higher",
         bounds=(0, 1),
         undefined=NO_ROWS,
@@ -145,7 +134,7 @@ def ratio_gradient(s: Any) -> Any:
     return {"x": 1.0 / s.y, "y": -s.x / s.y**2}
 
 
-def _xy(c: Any) -> Any:
+def xy(c: Any) -> Any:
     return {"x": c.x, "y": c.y}
 
 
@@ -184,7 +173,7 @@ def ratio(numerator: Source, denominator: Source, *, better: Better = None) -> M
     return Metric(
         f"ratio({source_name(numerator)}/{source_name(denominator)})",
         {"x": number(numerator), "y": number(denominator)},
-        _xy,
+        xy,
         ratio_of,
         gradient=ratio_gradient,
         samples={"y": ("x", "y")},

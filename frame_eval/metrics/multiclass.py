@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from frame_eval.columns import Source, member, score
-from frame_eval.errors import EvalError, check_option, listing
-from frame_eval.metrics.core import Metric, PerClass, Sums
+from frame_eval.errors import EvalError, check_option, check_share, listing
+from frame_eval.metrics.core import Finish, Metric, PerClass, Sums
 
 Array: TypeAlias = npt.NDArray[Any]
 Average: TypeAlias = Literal["macro", "weighted", "micro"] | None
@@ -194,6 +194,37 @@ def _joined(parts: Sequence[pl.Expr]) -> pl.Expr:
     return reduce(pl.Expr.append, parts)
 
 
+def _restated(shares: Sequence[float], s: Any) -> Sums:
+    """The sums as if every class had its share of the rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        counts = {
+            f"y{k}": count * (share / count.sum(-1, keepdims=True))
+            for k, (share, count) in enumerate(zip(shares, _counts(len(shares), s), strict=True))
+        }
+    return Sums({**counts, "n": s.n, "rows": s.rows}, s.classes)
+
+
+def _at_shares(value: Callable[[Any], Array], shares: Sequence[float], s: Any) -> Array:
+    return np.where(_unrepresented(len(shares), s), np.nan, value(_restated(shares, s)))
+
+
+def _gradient_at_shares(
+    gradient: Callable[[Any], Mapping[str, Array]], shares: Sequence[float], s: Any
+) -> dict[str, Array]:
+    """The chain rule through shares of the classes, which are constants."""
+    restated = _restated(shares, s)
+    found = {}
+    for (name, slope), share in zip(gradient(restated).items(), shares, strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = (slope * getattr(restated, name)).sum(-1, keepdims=True) / share
+            found[name] = (slope - mean) * (share / getattr(s, name).sum(-1, keepdims=True))
+    return found
+
+
+def _unrepresented(size: int, s: Any) -> Any:
+    return np.any([count.sum(-1) == 0 for count in _counts(size, s)], axis=0)
+
+
 def _of_contest(function: Callable[[Any], Any], contest: Contest, size: int, s: Any) -> Any:
     """A function of the positives and negatives of one contest."""
     ((_, _, sums),) = _played([contest], size, s)
@@ -211,6 +242,20 @@ def _left_out(classes: Sequence[Any], s: Any) -> str:
     return f"without rows, left out: {listing(absent)}" if absent else ""
 
 
+def _note(ranking: Ranking, classes: Sequence[Any], s: Any) -> str:
+    """What there is to say of the rarest class, and which are left out."""
+    totals = [float(np.sum(count)) for count in _counts(len(classes), s)]
+    there = [k for k, count in enumerate(totals) if count]
+    texts = []
+    if there:
+        rarest = min(there, key=totals.__getitem__)
+        sides = {"pos": totals[rarest], "neg": sum(totals) - totals[rarest]}
+        whole = {"n": np.sum(s.n), "rows": np.sum(s.rows)}
+        text = ranking.note(Sums({name: np.array([x]) for name, x in {**sides, **whole}.items()}))
+        texts.append(f"class {classes[rarest]!r}: {text}" if text else "")
+    return "; ".join(filter(None, (*texts, _left_out(classes, s))))
+
+
 def _names(classes: Sequence[Any], _: Any) -> Sequence[Any]:
     return classes
 
@@ -221,21 +266,32 @@ class Setting(NamedTuple):
     ranking: Ranking
     target: Source
     scores: Mapping[Any, Source]
+    shares: tuple[float, ...] = ()
 
 
 def _metric(name: str, setting: Setting, contests: Sequence[Contest], **options: Any) -> Metric:
     classes, size = tuple(setting.scores), len(setting.scores)
     columns = {f"s{k}": score(column) for k, column in enumerate(setting.scores.values())}
+    apart = setting.ranking.apart or setting.shares
+    value: Finish = partial(_average, setting.ranking, contests, size)
+    gradient: Finish = partial(_average_gradient, setting.ranking, contests, size)
+    if setting.shares:
+        name = f"{name}(prevalence={'/'.join(f'{share:g}' for share in setting.shares)})"
+        value = partial(_at_shares, value, setting.shares)
+        gradient = partial(_gradient_at_shares, gradient, setting.shares)
+        unrepresented = {"a class without rows": partial(_unrepresented, size)}
+        options["undefined"] = {**options.get("undefined", {}), **unrepresented}
+        options["expression"] = None
     return Metric(
         name,
         {"y": member(setting.target, classes), **columns},
         partial(rows_of_classes, size),
-        partial(_average, setting.ranking, contests, size),
-        gradient=partial(_average_gradient, setting.ranking, contests, size),
+        value,
+        gradient=gradient,
         cells=tuple(columns),
         ordered=True,
         counts=True,
-        samples={f"y{k}": (f"y{k}",) for k in range(size)} if setting.ranking.apart else None,
+        samples={f"y{k}": (f"y{k}",) for k in range(size)} if apart else None,
         better="higher",
         bounds=(0, 1),
         **options,
@@ -254,14 +310,34 @@ def _of_class(setting: Setting, value: Any) -> Metric:
     return _metric(ranking.name, setting, [contest], undefined=undefined, note=note)
 
 
+def _in_order(shares: Any, classes: Mapping[Any, Source]) -> tuple[float, ...]:
+    """The shares in the order of the classes; raises unless they are those of a population."""
+    if shares is None:
+        return ()
+    if not isinstance(shares, Mapping) or set(shares) != set(classes):
+        raise EvalError(
+            f"at_prevalence={shares!r} is not a share for each of the classes {listing(classes)}: "
+            "{class: share}"
+        )
+    for value, share in shares.items():
+        check_share(f"at_prevalence[{value!r}]", share)
+    if abs(sum(shares.values()) - 1) > 1e-6:
+        raise EvalError(f"at_prevalence= has shares that sum to {sum(shares.values()):g}, not to 1")
+    return tuple(float(shares[value]) for value in classes)
+
+
 def averaged_ranking(
     ranking: Ranking,
     target: Source,
     scores: Mapping[Any, Source],
     average: Average,
     multi_class: MultiClass = "ovr",
+    shares: Any = None,
 ) -> Metric:
-    """An average over classes of a metric of rankings, or with None a row for each class."""
+    """An average over classes of a metric of rankings, or with None a row for each class.
+
+    With ``shares`` it is restated for a population in which the classes have these.
+    """
     check_option("average", average, ("macro", "weighted", "micro", None))
     check_option("multi_class", multi_class, ("ovr", "ovo"))
     if multi_class == "ovo" and average not in ("macro", "weighted"):
@@ -270,7 +346,8 @@ def averaged_ranking(
         )
     if len(scores) < 2:
         raise EvalError(f"scores names a column for each class, two or more, not {dict(scores)!r}")
-    setting, size = Setting(ranking, target, scores), len(scores)
+    setting = Setting(ranking, target, scores, _in_order(shares, scores))
+    size = len(scores)
     contests = _contests(average, multi_class, size)
     if average is None:
         each = PerClass(partial(_of_class, setting), known=partial(_names, tuple(scores)))
@@ -281,6 +358,6 @@ def averaged_ranking(
         setting,
         contests,
         undefined={"one class only": partial(_one_class, size)},
-        note=partial(_left_out, tuple(scores)),
+        note=partial(_note, ranking, tuple(scores)),
         expression=partial(_expression, ranking, contests, [f"s{k}" for k in range(size)]),
     )

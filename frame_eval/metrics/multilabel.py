@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from frame_eval.columns import Source, labels
-from frame_eval.metrics.confusion import Confusion, Layout, Margins, Score
+from frame_eval.metrics.confusion import Confusion, Layout, Margins, Score, absent_from
 from frame_eval.metrics.core import Metric
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -58,6 +58,7 @@ class Sets(NamedTuple):
         truth, predicted = (_members(cells, name) for name in ("y", "p"))
         domain = pl.concat([truth["label"], predicted["label"]]).unique().sort()
         if asked is not None:
+            absent_from(domain.to_list(), asked)
             domain = pl.Series("label", list(asked)).cast(domain.dtype)
         numbered = pl.DataFrame({"label": domain, "place": np.arange(len(domain))})
         truth, predicted = (

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from frame_eval.columns import Source
-from frame_eval.errors import EvalError
+from frame_eval.errors import EvalError, check_share, is_share, is_whole
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.expressions import from_top, rank_above, rank_from_top, ties
 from frame_eval.metrics.multiclass import Average, Ranking, averaged_ranking
@@ -20,7 +20,6 @@ from frame_eval.metrics.scores import (
     ROUGH,
     SIDES,
     check_several,
-    check_share,
     check_single,
     no_negatives,
     of_scores,
@@ -111,6 +110,15 @@ def _ap_note(s: Any) -> Any:
     return f"{prevalence}; {few}" if prevalence and positives < 50 else prevalence
 
 
+def _ap_at_note(prevalence: float, s: Any) -> Any:
+    """A negative stands for many where positives are rarer than in the sample: few decide."""
+    worth = rows_of(s.total("neg"), s) * prevalence / (1 - prevalence)
+    text = _ap_note(s)
+    if worth >= 100 or not text:
+        return text
+    return f"{text}; negatives as for {worth:.3g} positives: biased upwards, errors too short"
+
+
 def _ap_expression(c: Any) -> Any:
     """The mean over positives of the precision at their scores, by ranks."""
     flagged = c.s.rank("max", descending=True).filter(c.y == 1)
@@ -128,7 +136,7 @@ def average_precision(
     *,
     positive: Any = None,
     average: Average = "macro",
-    at_prevalence: float | None = None,
+    at_prevalence: float | Mapping[Any, float] | None = None,
 ) -> Metric:
     """The step-wise area under the precision-recall curve, sum of (R_k - R_k-1) P_k.
 
@@ -150,23 +158,27 @@ def average_precision(
     at_prevalence
         Restate it for a population in which this share is positive: the classes are weighted
         accordingly, with precision pi TPR / (pi TPR + (1 - pi) FPR). Random scores have the
-        prevalence for their average precision, so values at different ones do not compare.
+        prevalence for their average precision, so values at different ones do not compare. Of
+        several classes, a mapping from each to its share of that population; they sum to 1.
 
     Returns
     -------
     Metric
         Called ``average_precision``, or like ``macro_average_precision``, between 0 and 1. Errors
         are linearised by the influence of each row, the interval is made on the logit scale (Boyd,
-        Eng and Page 2013); ``note`` has the prevalence, and warns under 50 positives, where the
-        estimate is biased and optimistic. Null without positives, and with ``at_prevalence``
-        without negatives; classes that no row is of are left out of an average and named in
-        ``note``.
+        Eng and Page 2013). ``note`` has the prevalence, and warns under 50 positives, where the
+        estimate is biased and optimistic; and with ``at_prevalence`` where the negatives would come
+        with fewer than 100 positives, as few of the highest scores then decide: the estimate is
+        biased upwards and errors are too short, those of the bootstrap as well. Of an average the
+        note is about its rarest class. Null without positives, and with ``at_prevalence`` without
+        negatives or without rows of one of several classes; else classes that no row is of are left
+        out of an average and named in ``note``.
 
     Raises
     ------
     EvalError
-        When ``at_prevalence`` is not between 0 and 1 or goes with several classes, and as
-        :func:`roc_auc`.
+        When ``at_prevalence`` is not between 0 and 1, or not shares of all classes that sum to 1,
+        and as :func:`roc_auc`.
 
     Examples
     --------
@@ -177,9 +189,7 @@ def average_precision(
     """
     if isinstance(scores, Mapping):
         check_single(positive)
-        if at_prevalence is not None:
-            raise EvalError(f"at_prevalence={at_prevalence!r} goes with one column of scores")
-        return averaged_ranking(AP, target, scores, average)
+        return averaged_ranking(AP, target, scores, average, shares=at_prevalence)
     check_several(average)
     if at_prevalence is None:
         return of_scores(
@@ -194,6 +204,7 @@ def average_precision(
             expression=_ap_expression,
         )
     check_share("at_prevalence", at_prevalence)
+    assert not isinstance(at_prevalence, Mapping)
     return of_scores(
         f"average_precision(prevalence={at_prevalence:g})",
         target,
@@ -203,7 +214,7 @@ def average_precision(
         gradient=partial(_ap_at_gradient, at_prevalence),
         samples=SIDES,
         undefined=ONE_CLASS,
-        note=_ap_note,
+        note=partial(_ap_at_note, at_prevalence),
         expression=partial(_ap_at_expression, at_prevalence),
     )
 
@@ -284,7 +295,7 @@ def precision_at_recall(
     >>> df.eval.summary(fe.precision_at_recall("y", "score", 0.8))["estimate"].item()
     0.6666666666666666
     """
-    _check_bound("recall", recall)
+    check_share("recall", recall, whole=True)
     return of_scores(
         f"precision_at_recall({recall:g})",
         target,
@@ -333,7 +344,7 @@ def recall_at_precision(
     >>> df.eval.summary(fe.recall_at_precision("y", "score", 0.9))["estimate"].item()
     0.5
     """
-    _check_bound("precision", precision)
+    check_share("precision", precision, whole=True)
     return of_scores(
         f"recall_at_precision({precision:g})",
         target,
@@ -347,11 +358,6 @@ def recall_at_precision(
         },
         expression=partial(_recall_at_precision_expression, precision),
     )
-
-
-def _check_bound(name: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise EvalError(f"{name}={value!r} is not above 0 and at most 1")
 
 
 def _top(k: float, s: Any) -> tuple[Any, Any]:
@@ -402,9 +408,7 @@ def _recall_at_k_expression(k: float, c: Any) -> Any:
 
 
 def _check_k(k: float) -> float:
-    given: object = k
-    whole = isinstance(given, int) and not isinstance(given, bool) and given >= 1
-    if not (whole or (isinstance(given, float) and 0 < given < 1)):
+    if not is_whole(k, 1) and not is_share(k):
         raise EvalError(f"k={k!r} is neither a number of rows (3) nor a share of them (0.05)")
     return k
 

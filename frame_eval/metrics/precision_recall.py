@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from frame_eval.columns import Source, label
-from frame_eval.errors import EvalError
+from frame_eval.errors import EvalError, check_share
 from frame_eval.metrics.averages import Asked, Average, Family, of_family
 from frame_eval.metrics.confusion import (
     fbeta_score,
@@ -17,7 +19,6 @@ from frame_eval.metrics.confusion import (
     specificity_score,
 )
 from frame_eval.metrics.core import Metric
-from frame_eval.metrics.scores import check_share
 
 
 def _sums_tp_fp(c: Any) -> Any:
@@ -97,7 +98,8 @@ def precision(
     average
         ``"binary"``: one class against the rest. ``"macro"``: the mean over the classes that
         occur in the slice as label or prediction. ``"weighted"``: the same, weighted by support.
-        ``"micro"``: counts pooled over classes. None: a row per class, in a column ``class``.
+        ``"micro"``: counts pooled over classes, which of one label per row and all classes is the
+        accuracy. None: a row per class, in a column ``class``.
         ``"samples"``: of multi-label rows, one per label of each ``example`` with 0/1 columns,
         the mean over examples (``"binary"`` on the same rows is the micro average over labels).
     positive
@@ -261,7 +263,7 @@ def fbeta(
     Raises
     ------
     EvalError
-        When beta is not positive; otherwise as :func:`precision`.
+        When beta is not a positive number; otherwise as :func:`precision`.
 
     Examples
     --------
@@ -270,8 +272,9 @@ def fbeta(
     >>> round(df.eval.summary(fe.fbeta("gold", "pred", 2))["estimate"].item(), 4)
     0.6667
     """
-    if not beta > 0:
-        raise EvalError(f"beta={beta!r} is not positive")
+    given: object = beta
+    if not isinstance(given, Real) or not 0 < float(given) < math.inf:
+        raise EvalError(f"beta={beta!r} is not a positive number")
     asked = Asked(
         target, pred, average, positive, labels, zero_division, min_support, multilabel, label_of
     )

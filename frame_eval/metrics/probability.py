@@ -20,25 +20,22 @@ from frame_eval.columns import (
     summed,
     total,
 )
-from frame_eval.errors import EvalError
+from frame_eval.errors import EvalError, check_share
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import (
     NO_ROWS,
-    _xy,
     mean_gradient,
     mean_of,
     no_denominator,
     ratio_gradient,
     ratio_of,
+    xy,
 )
+from frame_eval.metrics.shares import opposite
 
 
 def _squared(c: Any) -> Any:
     return {"x": (c.y - c.p) * (c.y - c.p)}
-
-
-def opposite(c: Any) -> Any:
-    return 1.0 - c.y
 
 
 def brier(target: Source, prob: Source, *, positive: Any = None) -> Metric:
@@ -205,8 +202,7 @@ def log_loss(
     >>> df.eval.summary(fe.log_loss("y", {1: "p", 0: 1 - pl.col("p")})).select("metric").item()
     'log_loss'
     """
-    if not 0 < clip < 1:
-        raise EvalError(f"clip={clip!r} is not between 0 and 1")
+    check_share("clip", clip)
     inputs: Mapping[str, Input | Source]
     if isinstance(prob, Mapping):
         if positive is not None:
@@ -230,7 +226,10 @@ def log_loss(
 
 def _exp_ratio(s: Any) -> Any:
     loss = s.x / s.y
-    return loss.exp() if isinstance(loss, pl.Expr) else np.exp(loss)
+    if isinstance(loss, pl.Expr):
+        return loss.exp()
+    with np.errstate(over="ignore"):
+        return np.exp(loss)
 
 
 def _exp_ratio_gradient(s: Any) -> Any:
@@ -257,8 +256,9 @@ def perplexity(nll: Source, tokens: Source) -> Metric:
     -------
     Metric
         Called ``perplexity``, lower is better: pooled over all tokens, not a mean over rows. It
-        depends on the tokenizer; :func:`bits_per_byte` does not. Its interval is that of the loss
-        per token, made on the log scale. Null without tokens.
+        depends on the tokenizer, as :func:`bits_per_byte` does not; ``compare`` notes where two
+        systems differ in tokens. Its interval is that of the loss per token, made on the log scale.
+        Null without tokens.
 
     Raises
     ------
@@ -275,13 +275,14 @@ def perplexity(nll: Source, tokens: Source) -> Metric:
     return Metric(
         "perplexity",
         {"x": number(nll), "y": number(tokens)},
-        _xy,
+        xy,
         _exp_ratio,
         gradient=_exp_ratio_gradient,
         samples={"y": ("x", "y")},
         better="lower",
         bounds=(0, None),
         undefined={"no tokens": no_denominator},
+        matched={"y": "another tokenizer (see bits_per_byte): tokens per row"},
         note=_negative_loss,
     )
 
@@ -328,5 +329,6 @@ def bits_per_byte(nll: Source, size: Source) -> Metric:
         better="lower",
         bounds=(0, None),
         undefined={"no bytes": no_denominator},
+        matched={"y": "other texts: bytes per row"},
         note=_negative_loss,
     )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from frame_eval.columns import Source
+from frame_eval.errors import check_share
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.expressions import above, from_top
 from frame_eval.metrics.multiclass import Average, MultiClass, Ranking, averaged_ranking
@@ -19,7 +20,6 @@ from frame_eval.metrics.scores import (
     ROUGH,
     SIDES,
     check_several,
-    check_share,
     check_single,
     few,
     no_negatives,

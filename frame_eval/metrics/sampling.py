@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from frame_eval.columns import Source, flag
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import check_option, check_whole
 from frame_eval.metrics.core import Metric, Unit
 from frame_eval.metrics.means import NO_ROWS, mean_gradient, mean_of
 
@@ -65,8 +65,7 @@ def pass_at_k(correct: Source, k: int, *, short: Literal["raise", "drop"] = "rai
     >>> round(result["estimate"].item(), 4)
     0.3333
     """
-    if not isinstance(k, int) or k < 1:  # type: ignore[redundant-expr]  # users are not checked
-        raise EvalError(f"k={k!r} is not a positive integer")
+    check_whole("k", k, 1)
     check_option("short", short, ("raise", "drop"))
     return Metric(
         f"pass@{k}",

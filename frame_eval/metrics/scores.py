@@ -91,8 +91,3 @@ def of_scores(
 def over(part: Any, whole: Any) -> Any:
     """A quotient that is 0 where nothing is counted yet."""
     return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
-
-
-def check_share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise EvalError(f"{name}={value!r} is not between 0 and 1")

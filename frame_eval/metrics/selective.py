@@ -9,11 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from frame_eval.columns import Input, Source, flag
-from frame_eval.errors import EvalError
-from frame_eval.metrics.core import Better, Metric, Proportion
+from frame_eval.errors import check_share
+from frame_eval.metrics.core import Better, Metric
 from frame_eval.metrics.expressions import from_top, rank_from_top
 from frame_eval.metrics.pr_curve import precision_of_top, top_share
 from frame_eval.metrics.scores import ROUGH, of_scores, over
+from frame_eval.metrics.shares import (
+    F1_OF_TRIALS,
+    SHARE_OF_TRIALS,
+    f1_of_jaccard,
+    no_trials,
+    share_of_trials,
+)
 
 
 def _both(c: Any) -> Any:
@@ -150,8 +157,7 @@ def accuracy_at_coverage(correct: Source, confidence: Source, coverage: float) -
     >>> df.eval.summary(fe.accuracy_at_coverage("ok", "confidence", 0.5))["estimate"].item()
     1.0
     """
-    if not 0 < coverage <= 1:
-        raise EvalError(f"coverage={coverage!r} is not above 0 and at most 1")
+    check_share("coverage", coverage, whole=True)
     finish = partial(_accuracy_of_share, coverage)
     return of_scores(
         f"accuracy@{coverage:.6g}",
@@ -165,32 +171,8 @@ def accuracy_at_coverage(correct: Source, confidence: Source, coverage: float) -
     )
 
 
-def _hits(s: Any) -> Any:
-    return s.hits
-
-
-def _trials(s: Any) -> Any:
-    return s.hits + s.rest
-
-
-def _share(s: Any) -> Any:
-    return s.hits / (s.hits + s.rest)
-
-
-def _no_trials(s: Any) -> Any:
-    return s.hits + s.rest == 0
-
-
-def _f1(share: Any) -> Any:
-    return 2 * share / (1 + share)
-
-
-def _f1_slope(share: Any) -> Any:
-    return 2 / (1 + share) ** 2
-
-
 def _f1_of(s: Any) -> Any:
-    return _f1(_share(s))
+    return f1_of_jaccard(share_of_trials(s))
 
 
 # Each makes the flags answered (a), answerable (u) and correct (k, 0 where it does not matter) the
@@ -343,15 +325,15 @@ def abstention(
 
 
 def _metric(outcome: Outcome, inputs: Mapping[str, Input]) -> Metric:
-    maps = (_f1, _f1_slope) if outcome.name == "refusal_f1" else (None, None)
+    is_f1 = outcome.name == "refusal_f1"
     return Metric(
         outcome.name,
         inputs,
         outcome.sums,
-        _share if maps[0] is None else _f1_of,
-        proportion=Proportion(_hits, _trials, *maps),
+        _f1_of if is_f1 else share_of_trials,
+        proportion=F1_OF_TRIALS if is_f1 else SHARE_OF_TRIALS,
         counts=True,
         better=outcome.better,
         bounds=(0, 1),
-        undefined={outcome.reason: _no_trials},
+        undefined={outcome.reason: no_trials},
     )

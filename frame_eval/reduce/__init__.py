@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
 from frame_eval.columns import Slices, Source
@@ -15,27 +17,36 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
+    TooManyGroups,
     collect,
     collect_groups,
     column_names,
     distinct,
     filtered,
     give_back,
+    is_resident,
     require,
     result_frame,
     scan,
+    spills,
 )
-from frame_eval.reduce.kinds import in_kinds
+from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import by_cell, parts_of, passes_of, too_many
-from frame_eval.reduce.prepare import Prepared, Roles, prepare
+from frame_eval.reduce.passes import (
+    MOST_BITS,
+    as_few,
+    in_passes,
+    parts_of,
+    passes_needed,
+    passes_of,
+    too_long,
+)
+from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
 from frame_eval.reduce.query import Query, layouts, query
-from frame_eval.reduce.wide import wide, wide_passes
+from frame_eval.reduce.wide import of_patterns, wide, wide_passes
 from frame_eval.running import current
 from frame_eval.table import Ranked, Table
-
-_MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 __all__ = [
     "Ranked",
@@ -64,87 +75,59 @@ def reduce(
     alike: bool = False,
     tabled: bool = False,
     apart: bool = False,
-    counted: bool = False,
     clustered: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
     With ``alike``, rows that are units of their own are summed only with rows that have the same
     inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
-    table, also those whose cells could be put in order without one. With ``apart`` nobody asks
-    which units of two slices are the same, so that many of them may be told by their sums alone.
-    With ``counted`` ordered cells have a table too where their rows are too many for the memory.
-    With ``clustered`` examples that can be are matched, to be added up by cluster.
+    table, also those whose cells could be put in order without one; ordered cells have one too
+    where their rows are too many for the memory. With ``apart`` nobody asks which units of two
+    slices are the same: units that are too many then become kinds of units. With ``clustered``
+    examples that can be are matched, to be added up by cluster.
     """
     alike = alike and not roles.unit
-    prepared = prepare(
-        scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
-    )
+    rows = scan(native, _needed(native, metrics, slices, roles))
+    if rows.is_polars:
+        metrics = [metric.in_bytes for metric in metrics]
+    prepared = prepare(rows, metrics, slices, roles)
     # Grouped by example, the sums show repeats by themselves.
     seen = by_example and not roles.trial
     averaged = prepared
     if roles.example and not seen:
         averaged = _checked_examples(prepared, metrics)
-    passes = 1
-    if roles.unit and not by_example:
-        passes = _passes(prepared, metrics, apart=apart)
-    if passes > 1:
-        return _in_passes(averaged, metrics, missing, moments=moments, passes=passes)
     queries: dict[int, Query | Scored] = {}
+    grouped: list[tuple[Prepared, dict[int, Metric]]] = []
     for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
         # A unit counts once, however many rows it is made of.
         first = metrics[positions[0]]
         base = averaged if first.unit is None else prepared
-        found: Query | Scored
         ranked = first.ordered and len(first.cells) == 1 and first.unit is None
         ranked = ranked and not (by_example or tabled or roles.strata)
-        if ranked and not (counted and by_cell(base, _cell_keys(base, first))):
-            found = scored(base, chosen, missing)
+        if ranked and not too_long(base):
+            queries.update(dict.fromkeys(positions, scored(base, chosen, missing)))
         else:
-            found = query(base, chosen, missing, moments, by_example, alike)
-        queries.update(dict.fromkeys(positions, found))
-    if clustered and can_match(prepared, metrics, missing) and isinstance(found, Query):
-        side_by_side = matched(prepared, metrics, found)
-        if side_by_side is not None:
-            return side_by_side
+            grouped.append((base, chosen))
+    asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
+    # Engines that put groups aside are asked for them, the others how many there are first.
+    bounded = spills(prepared.frame) and bool(roles.unit) and not by_example
+    counted = () if bounded else grouped
+    passes = max([asked(base, chosen) for base, chosen in counted], default=1)
+    try:
+        for base, chosen in grouped if passes == 1 else ():
+            found = query(base, chosen, missing, moments, by_example, alike, bounded=bounded)
+            queries.update(dict.fromkeys(chosen, found))
+    except TooManyGroups:
+        passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
+    if passes > 1:
+        return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
+    plain = queries[0]  # that of all metrics, if they can be matched
+    if clustered and isinstance(plain, Query) and can_match(prepared, metrics, missing):
+        in_place = matched(prepared, metrics, plain)
+        if in_place is not None:
+            return in_place
     return coded(prepared, metrics, queries, by_example)
-
-
-def _in_passes(
-    prepared: Prepared, metrics: Sequence[Metric], missing: str, *, moments: bool, passes: int
-) -> Reduced:
-    """The sums of kinds of units: each pass over the rows sees some of the units."""
-    units = list(prepared.units.values())
-    domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else None
-    asked = dict(enumerate(metrics))
-    kinds: list[Table] = []
-    bits = _MOST_BITS
-    for rows in parts_of(prepared.frame, units, passes, "sums of clusters"):
-        part = query(prepared, asked, missing, moments, by_example=False, alike=False, rows=rows)
-        found = coded(
-            prepared, metrics, dict.fromkeys(asked, part), by_example=False, domain=domain
-        )
-        added = zip(metrics, *([kinds] if kinds else []), found.tables, strict=True)
-        kinds = [in_kinds(metric, tables, bits) for metric, *tables in added]
-        while bits > _LEAST_BITS and too_many(kinds):
-            bits -= 1
-            kinds = [in_kinds(m, [one], bits) for m, one in zip(metrics, kinds, strict=True)]
-        if too_many(kinds):
-            most = max(len(one.rows) for one in kinds)
-            raise EvalError(
-                f"the sizes of more than {most} clusters and slices differ, which is more than "
-                f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
-                "slice less, or name coarser clusters"
-            )
-    return replace(found, tables=kinds)
-
-
-def _cell_keys(prepared: Prepared, metric: Metric) -> list[str]:
-    """What tells the ordered cells of a metric apart."""
-    score = prepared.inputs[metric.made[metric.cells[0]].key]
-    weight = [] if prepared.weight is None or prepared.units else [prepared.weight]
-    return list(dict.fromkeys([*prepared.groups, *prepared.units.values(), *weight, score]))
 
 
 def side_by_side(
@@ -158,13 +141,18 @@ def side_by_side(
 ) -> tuple[Reduced, list[tuple[int, int]]] | None:
     """The sums over examples of pairs of systems, where examples are too many for the memory.
 
-    None where they are not. There are two tables for every pair and metric, one metric after the
-    other: the contributions of both systems, and how many examples compare how (``COUNTED``).
+    None where they are not. There is a table for every pair and metric, one metric after the other:
+    the contributions of both systems; its plain sums are followed by how many examples compare how
+    (``COUNTED``).
     """
+    if is_resident(native):
+        return None
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
     examples = list(prepared.examples.values())
-    if passes_of(prepared, [*prepared.groups, *examples], examples, 1 + len(metrics)) == 1:
+    keys = [*prepared.groups, *examples]
+    single = not prepared.trials and all(metric.unit is None for metric in metrics)
+    if passes_of(prepared, keys, examples, 1 + len(metrics), single) == 1:
         return None
     systems = list(prepared.systems.values())
     there = collect(prepared.frame.select(*systems).unique())
@@ -173,20 +161,29 @@ def side_by_side(
     pairs = pairs_of(named)
     _check_summable(prepared, metrics)
     passes = wide_passes(prepared, metrics)
-    queries: dict[int, Query] = {}
-    of_pair = 2 * len(metrics)
-    for number, pair in enumerate(pairs):
-        found = wide(
-            prepared, metrics, (known.row(pair[0]), known.row(pair[1])), missing, unmatched, passes
-        )
-        shift = number * of_pair
-        moved = {shift + at: place for at, place in found.places.items()}
-        queries.update(dict.fromkeys(moved, replace(found, places=moved)))
     without = replace(prepared, systems={}, units=prepared.units if roles.cluster else {})
-    repeated = [metric for metric in metrics for _ in range(2)] * len(pairs)
-    reduced = coded(without, repeated, queries, by_example=False)
+    keys = prepared.groups_without_systems
+    domain = collect(prepared.frame.select(*keys).unique()) if keys else None
+    doubled = [metric for metric in metrics for _ in range(2)]
+    tables: list[Table] = []
+    reduced: Reduced | None = None
+    for first, second in pairs:
+        of_pair = (known.row(first), known.row(second))
+        queries = wide(prepared, metrics, of_pair, missing, unmatched, passes)
+        kinds: dict[int, list[Table]] = {i: [] for i in range(len(metrics))}
+        bits = MOST_BITS
+        for found in queries if roles.cluster else [of_patterns(queries)]:
+            asked = dict.fromkeys(found.places, found)
+            reduced = coded(without, doubled, asked, by_example=False, domain=domain)
+            for i, both in enumerate(reduced.tables[::2]):
+                counts = reduced.tables[2 * i + 1]
+                kinds[i].append(replace(both, plain=np.hstack([both.plain, counts.sums[:, 1:]])))
+            if roles.cluster:
+                bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
+        tables += [table for (table,) in kinds.values()]
+    assert reduced is not None
     weighted = roles.weight is not None
-    tables = [replace(table, weighted=weighted) for table in reduced.tables]
+    tables = [replace(table, weighted=weighted) for table in tables]
     return replace(reduced, systems=named, tables=tables), pairs
 
 
@@ -201,23 +198,9 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
         what = listing(rough) if rough else "a comparison with strata or trials"
         raise EvalError(
             f"{what} needs all examples in memory, and they take more than "
-            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or compare fewer "
-            "rows"
+            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer "
+            "rows, or take the systems as independent with paired=False"
         )
-
-
-def _passes(prepared: Prepared, metrics: Sequence[Metric], *, apart: bool) -> int:
-    """In how many passes the sums of units are taken; raise where they can not be."""
-    keys = list(dict.fromkeys([*prepared.groups, *prepared.units.values()]))
-    passes = passes_of(prepared, keys, list(prepared.units.values()), 2 + 2 * len(metrics))
-    plain = not any(metric.cells or metric.unit for metric in metrics)
-    if passes > 1 and not (apart and plain and not prepared.strata):
-        raise EvalError(
-            f"the sums of all clusters and slices need about {passes} times the memory of "
-            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), or ask for "
-            "summary with analytic intervals, of plain metrics, without strata"
-        )
-    return passes
 
 
 def _needed(
@@ -227,6 +210,7 @@ def _needed(
     there = column_names(native)
     if there is None:
         return None
+    check_columns(there, metrics, slices, roles)
     sources: list[Source] = [*slices.columns, *slices.conditions.values()]
     sources += [s for m in metrics for i in m.made.values() for s in i.sources]
     sources += [*roles.system, *roles.example, *roles.trial, *roles.cluster, *roles.strata]
@@ -236,7 +220,7 @@ def _needed(
         if isinstance(source, nw.Expr):
             return None
         wanted += [source] if isinstance(source, str) else source.meta.root_names()
-    require(map(str, there), wanted, "column")
+    require(there, wanted, "an expression's")
     return list(dict.fromkeys(wanted))
 
 
@@ -248,7 +232,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
-    passes = passes_of(prepared, trials, examples, 1)
+    passes = 1 if spills(prepared.frame) else passes_of(prepared, trials, examples, 1)
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
         _check_repeats(replace(prepared, frame=rows), trials)
     if not prepared.trials:
@@ -257,7 +241,8 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     span = collect(
         sizes.select(
             nw.col("__fe_trials").min().alias("low"), nw.col("__fe_trials").max().alias("high")
-        )
+        ),
+        rows=prepared.rows,
     ).row(0)
     if span[0] == span[1]:
         return prepared
@@ -273,7 +258,7 @@ def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
     repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect_groups(repeated.head(3), len(keys))
+    first = collect_groups(repeated.head(3), len(keys), prepared.rows)
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()

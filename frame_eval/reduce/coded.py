@@ -15,6 +15,7 @@ import polars as pl
 from frame_eval.columns import unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
+from frame_eval.reduce.keys import Column, blocks
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
 from frame_eval.table import (
@@ -26,11 +27,12 @@ from frame_eval.table import (
     Table,
     joined,
     keyed,
+    packed,
     put,
     stacked,
     strata_of,
 )
-from frame_eval.threads import concurrently, halves
+from frame_eval.threads import concurrently, halves, spread_out
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def coded(
         having = [frame for frame in asked if columns and set(columns) <= set(frame.columns)]
         if not having:
             return np.zeros(lengths[-1], np.int64), _ONE
-        return codes(pl.concat([frame[list(columns)] for frame in having]), columns)
+        keys = [frame[list(columns)] for frame in having]
+        return codes(keys[0] if len(keys) == 1 else pl.concat(keys), columns)
 
     # Without a cluster the example is the unit already.
     of_examples = prepared.examples if prepared.roles.cluster else prepared.units
@@ -393,10 +396,13 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
 _ONE = pl.DataFrame({"__fe_one": [0]})  # the values of no key
 _FEW = 16  # texts that are compared faster than hashed
 _MANY = 1000  # texts that an Enum finds faster than a join
+_SHORT = 10_000  # rows that are ranked before a query is planned
 
 
 def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
-    """The codes of texts by comparing them with those of the first rows; None for other texts."""
+    """The codes of texts by comparing them with those of the first rows; None for other keys."""
+    if keys.dtypes != [pl.String]:
+        return None
     distinct = keys.head(_MANY).unique().sort(keys.columns, nulls_last=True)
     if distinct.height > _FEW:
         return None
@@ -407,25 +413,57 @@ def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
     return None if found.null_count() else (found.to_numpy(), distinct)
 
 
-def _dense_codes(column: pl.Series) -> tuple[Ints, pl.DataFrame] | None:
-    """The codes of whole numbers in a narrow range, by counting; None for a wide range."""
-    if column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
+def _ranked(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
+    """The codes of few rows, from the ranks of their values, nulls last; None for other keys."""
+    if keys.height > _SHORT or any(dtype.is_nested() for dtype in keys.dtypes):
         return None
-    dtype, column = column.dtype, column.cast(pl.Int64)
-    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]  # there are rows
+    ranks = keys.select(pl.all().rank("dense").fill_null(pl.len() + 1).cast(pl.Int64))
+    packs = packed(tuple(rank.to_numpy() for rank in ranks))
+    _, first, code = np.unique(packs, return_index=True, return_inverse=True)
+    return code, keys[first]
+
+
+def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
+    """The codes of whole numbers in a narrow range, by counting; None for other keys."""
+    column = keys.to_series()
+    whole = keys.width == 1 and column.dtype.is_integer() and not column.null_count()
+    if not whole or column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
+        return None
+    values = Column(column.cast(pl.Int64))
+    parts = blocks(len(values))
+    ends = spread_out(lambda part: (values[part].min(), values[part].max()), parts)
+    low, high = int(min(ends)[0]), int(max(end[1] for end in ends))
     if high - low > 4 * len(column) + 1000:
         return None
-    values = column.to_numpy() - low if low else column.to_numpy()
     there = np.zeros(high - low + 1, bool)
-    put(there, values, True)
-    distinct = pl.Series(column.name, np.flatnonzero(there) + low).cast(dtype)
-    if not there.all():
-        values = (np.cumsum(there) - 1)[values]
-    return values, distinct.to_frame()
+
+    def mark(part: slice) -> None:
+        there[values[part] - low] = True
+
+    spread_out(mark, parts)
+    distinct = np.flatnonzero(there)
+    names = pl.Series(column.name, distinct + low).cast(column.dtype).to_frame()
+    dense = len(distinct) == len(there)
+    if dense and not low and len(values.chunks) == 1:
+        return values.chunks[0], names
+    code = np.empty(len(values), dtype or np.min_scalar_type(len(distinct)))
+    number = np.cumsum(there) - 1
+
+    def place(part: slice) -> None:
+        at = values[part] - low
+        code[part] = at if dense else number[at]
+
+    spread_out(place, parts)
+    return code, names
 
 
-def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-    """Positions of the rows among the distinct, sorted values of some columns, and those values."""
+def codes(
+    frame: pl.DataFrame, columns: Sequence[str], dtype: Any = np.int64
+) -> tuple[Any, pl.DataFrame]:
+    """Positions of the rows among the distinct, sorted values of some columns, and those values.
+
+    Without a ``dtype`` the positions are whole numbers of any type that holds them.
+    """
     if not columns:
         return np.zeros(frame.height, np.int64), _ONE
     keys = frame[list(columns)]
@@ -436,14 +474,10 @@ def codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, pl.DataFra
             pl.when(pl.col(name) == 0).then(pl.lit(0.0, dtype)).otherwise(pl.col(name)).alias(name)
             for name, dtype in floats.items()
         )
-    if keys.width == 1 and keys.dtypes[0].is_integer() and not keys[columns[0]].null_count():
-        dense = _dense_codes(keys[columns[0]])
-        if dense is not None:
-            return dense
-    if keys.dtypes == [pl.String]:
-        few = _few_texts(keys)
-        if few is not None:
-            return few
+    for quickly in (partial(_dense_codes, dtype=dtype), _ranked, _few_texts):
+        known = quickly(keys)
+        if known is not None:
+            return known
     unique = keys.lazy().unique().collect(engine="streaming")
     distinct = unique.sort(columns, nulls_last=True)
     if distinct.height == 1:

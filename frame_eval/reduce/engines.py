@@ -50,9 +50,18 @@ class Scan:
         """Whether native Polars expressions can be evaluated here."""
         return bool(self.frame.implementation.is_polars())
 
+    @property
+    def words(self) -> Any:
+        """The module whose expressions ``select`` takes: Polars' own need no translation."""
+        return pl if self.is_polars else nw
+
     def select(self, columns: Sequence[Any]) -> nw.LazyFrame[Any]:
         """The frame with these columns alone."""
-        with said_by(nw.to_native(self.frame)):
+        native = nw.to_native(self.frame)
+        with said_by(native):
+            if self.is_polars:
+                selected: nw.LazyFrame[Any] = nw.from_native(native.select(*columns))
+                return selected
             return self.frame.select(*columns)
 
     def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
@@ -124,6 +133,11 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
         return Scan(frame, _schema_of(frame), rows)
 
 
+def is_resident(native: Any) -> bool:
+    """Whether the rows of a frame are in memory."""
+    return isinstance(native, (pd.DataFrame, pl.DataFrame, pa.Table, pa.RecordBatch))
+
+
 def _is_dataset(native: Any) -> bool:
     """Whether a frame is an Arrow dataset; their module is slow to import, and there if one is."""
     module = sys.modules.get("pyarrow.dataset")
@@ -183,7 +197,8 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
     for name in wanted:
         if name not in there:
             hint = did_you_mean(name, there)
-            raise ColumnError(f"{role} {name!r} is not a column.{hint} Columns: {listing(there)}.")
+            shown = listing(there) if there else "none whose name is text; rename them first"
+            raise ColumnError(f"{role} {name!r} is not a column.{hint} Columns: {shown}.")
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 
@@ -207,13 +222,32 @@ def collect(
     return result
 
 
-def collect_groups(frame: nw.LazyFrame[Any], width: int) -> pl.DataFrame:
+class TooManyGroups(Exception):
+    """More groups would leave an engine than the memory holds."""
+
+
+def collect_groups(
+    frame: nw.LazyFrame[Any], width: int, rows: int | None = None, most: int | None = None
+) -> pl.DataFrame:
     """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
 
-    They have keys and sums, so many together, on the way or in the end.
+    They have keys and sums, so many together, on the way or in the end. Raises for more than
+    ``most`` of them.
     """
+    if rows is not None and rows <= _FEW:
+        return collect(frame, rows=rows)
+    if most is not None:
+        frame = frame.head(most + 1)
     with _many_groups(current().most(_VALUE * width)):
-        return collect(frame)
+        groups = collect(frame)
+    if most is not None and groups.height > most:
+        raise TooManyGroups
+    return groups
+
+
+def spills(frame: nw.LazyFrame[Any]) -> bool:
+    """Whether an engine puts aside what it can not hold, so that only what it hands over counts."""
+    return not frame.implementation.is_polars()
 
 
 @contextmanager
@@ -247,7 +281,8 @@ def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequ
             hashed = pl.struct(columns).hash().approx_n_unique()
             count = native.select(hashed).collect(engine="streaming").item()
         else:
-            count = collect(some.select(*columns).unique().select(nw.len())).item()
+            groups = some.group_by(*columns).agg(nw.len().alias("__fe_len"))
+            count = collect(groups.select(nw.len())).item()
     return int(1.25 * _SAMPLED * count)
 
 
@@ -274,12 +309,18 @@ def part(
 
 def give_back(result: pl.DataFrame, native: pd.DataFrame, keys: Mapping[str, str]) -> pd.DataFrame:
     """A result as a pandas frame, its ``keys`` in the dtype of the native column they are from."""
-    frame = result.to_pandas()
+    columns: dict[str, Any] = {column.name: _as_pandas(column) for column in result.iter_columns()}
     for name, source in keys.items():
         dtype = _pandas_dtype(native, source)
-        if dtype is not None and (frame[name].dtype != dtype or is_object_dtype(dtype)):
-            frame[name] = _restored(result[name], dtype)
-    return frame
+        if dtype is not None and (columns[name].dtype != dtype or is_object_dtype(dtype)):
+            columns[name] = _restored(result[name], dtype).array
+    return pd.DataFrame(columns)
+
+
+def _as_pandas(values: pl.Series) -> Any:
+    """A column as an array of pandas; numbers need no Arrow on the way."""
+    plain = values.dtype.is_float() or values.dtype.is_integer()
+    return values.to_numpy() if plain else values.to_pandas().array
 
 
 def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
@@ -301,7 +342,7 @@ def _restored(values: pl.Series, dtype: Any) -> pd.Series[Any]:
 
 def _pandas_dtype(native: pd.DataFrame, name: str) -> Any:
     if name in native.columns:
-        return native.dtypes[name]
+        return native[name].dtype
     if name in native.index.names:
         return native.index.get_level_values(name).dtype
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from operator import or_
 from typing import Any, TypeAlias
 
@@ -12,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.table import Floats
-from frame_eval.threads import spread_out
+from frame_eval.table import Floats, Ints, bisected, joined
+from frame_eval.threads import cores, spread_out
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"
@@ -28,6 +29,30 @@ def blocks(length: int) -> list[slice]:
     return [slice(start, start + _BLOCK) for start in range(0, length, _BLOCK)]
 
 
+class Column:
+    """The numbers of a column without nulls, a part at a time: its chunks are not joined."""
+
+    def __init__(self, values: pl.Series) -> None:
+        self.chunks = [chunk.to_numpy() for chunk in values.get_chunks()]
+        self.starts = np.cumsum([0, *map(len, self.chunks)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        stop = min(part.stop, len(self))
+        first, last = np.searchsorted(self.starts, [part.start, stop - 1], side="right") - 1
+        return joined(
+            [
+                self.chunks[i][max(part.start - self.starts[i], 0) : stop - self.starts[i]]
+                for i in range(first, last + 1)
+            ]
+        )
+
+
+Values: TypeAlias = "Column | npt.NDArray[Any]"
+
+
 @dataclass(frozen=True)
 class Score:
     """Float64 numbers as whole numbers from 0 that sort as they do and need few bits.
@@ -36,23 +61,23 @@ class Score:
     span between zero and the smallest magnitude are left out.
     """
 
-    values: Floats
+    values: Values
     width: int
     spare: int
     gap: int
     least: int
 
     @classmethod
-    def of(cls, values: Floats) -> Score:
+    def of(cls, values: Values) -> Score:
         """How to code some numbers; -0.0 and 0.0 are one, and none may be NaN."""
-        bits = values.view(np.int64)
 
         def of_block(part: slice) -> tuple[int, int, float, float]:
-            magnitude = bits[part] & _MAGNITUDE
+            numbers = values[part]
+            magnitude = numbers.view(np.int64) & _MAGNITUDE
             used = int(np.bitwise_or.reduce(magnitude))
             # Zero wraps around to the largest number.
             nearest = int((magnitude.view(np.uint64) - np.uint64(1)).min())
-            return used, nearest, values[part].min(), values[part].max()
+            return used, nearest, numbers.min(), numbers.max()
 
         found = spread_out(of_block, blocks(len(values))) or [(0, 0, 0.0, 0.0)]
         each_used, each_nearest, lows, highs = zip(*found, strict=True)
@@ -65,9 +90,9 @@ class Score:
 
     def __call__(self, part: slice) -> Words:
         """The codes of a part of the numbers."""
-        signed = self.values[part].view(np.int64)
-        sign = signed >> 63
-        signed = signed & _MAGNITUDE
+        bits = self.values[part].view(np.int64)
+        sign = bits >> 63
+        signed = bits & _MAGNITUDE
         signed >>= self.spare
         signed -= self.gap
         np.maximum(signed, 0, out=signed)
@@ -90,21 +115,25 @@ class Score:
         return lambda part: self(part) >> np.uint64(bits), self.width - bits
 
     def told_apart(self, bits: int) -> bool:
-        """Whether different numbers differ without their last bits too; writes over them."""
-        code = Packed(len(self.values), [self.field()], self.values.view(np.uint64)).low
-
-        def merged(part: slice) -> bool:
-            after = code[part.start + 1 : part.stop + 1]
-            differ = after ^ code[part][: len(after)]
-            return bool(((differ > 0) & (differ < np.uint64(1 << bits))).any())
-
-        return not any(spread_out(merged, blocks(len(code) - 1)))
+        """Whether different numbers differ without their last bits too."""
+        some = spread_out(lambda part: _distinct(self(part)), blocks(len(self.values)))
+        code = joined(some)
+        sort(code)
+        differ = code[1:] ^ code[:-1]
+        return not ((differ > 0) & (differ < np.uint64(1 << bits))).any()
 
     def decoded(self, code: Words) -> Floats:
         """The numbers behind some codes."""
         signed = code.view(np.int64) + np.int64(self.least)
         bits = np.where(signed == 0, 0, (np.abs(signed) + self.gap) << self.spare)
         return np.copysign(bits.view(np.float64), np.where(signed < 0, -1.0, 1.0))
+
+
+def _distinct(code: Words) -> Words:
+    """Some codes, each once; they are sorted where they are."""
+    code.sort()
+    found: Words = code[np.append(True, code[1:] != code[:-1])]
+    return found
 
 
 class Packed:
@@ -117,23 +146,20 @@ class Packed:
     fields
         From a part of the rows to its numbers, and the bits that they need; the least significant
         first.
-    into
-        Where the words are written, which may be where the numbers of a field are.
     """
 
-    def __init__(
-        self, length: int, fields: Sequence[tuple[Field, int]], into: Words | None = None
-    ) -> None:
+    def __init__(self, length: int, fields: Sequence[tuple[Field, int]]) -> None:
         self.widths = [width for _, width in fields]
         total, last = sum(self.widths), self.widths[-1]
         # The upper word is the last field alone, where the others fill the lower one.
         self.base = min(total - last, 64) if total > 64 else 64
         small = total - self.base <= 16
-        low = np.empty(length, np.uint64) if into is None else into
+        low = np.empty(length, np.uint64)
         high: Any = np.zeros(length, np.uint16 if small else np.uint64) if total > 64 else None
 
         def pack(part: slice) -> None:
-            offset, word = 0, np.zeros(len(low[part]), np.uint64)
+            offset, word = 0, low[part]
+            word[:] = 0
             for values, width in fields:
                 value = values(part)
                 if high is not None and offset + width > self.base:
@@ -143,7 +169,6 @@ class Packed:
                     value <<= np.uint64(offset)
                     word |= value
                 offset += width
-            low[part] = word
 
         spread_out(pack, blocks(length))
         self.low, self.high = _sorted(low, high)
@@ -158,6 +183,12 @@ class Packed:
             found |= _shifted(self.high[rows].astype(np.uint64), self.base - offset)
         found &= np.uint64((1 << width) - 1)
         return found
+
+    def edges(self, count: int) -> Ints:
+        """Where each number under a count starts in the last field, and where all end."""
+        wanted = np.arange(count, dtype=np.uint64)
+        starts = bisected(lambda at: self.field(-1, at) < wanted, len(self.low), count)
+        return np.append(starts, len(self.low))
 
     def changes(self, fields: int) -> npt.NDArray[np.bool_]:
         """Where a row differs from the one before in any but the first fields."""
@@ -180,9 +211,20 @@ def _shifted(value: Words, by: int) -> Words:
     return shift
 
 
+def sort(words: Words) -> None:
+    """Sort words where they are, on all cores where they are many."""
+    if cores() == 1 or len(words) < 4 * _BLOCK:
+        words.sort()
+        return
+    edges = [len(words) * i // cores() for i in range(cores() + 1)]
+    # Which words belong into which part takes a small share of the time that their order takes.
+    words.partition(edges[1:-1])
+    spread_out(lambda part: words[part].sort(), [slice(*pair) for pair in pairwise(edges)], least=1)
+
+
 def _sorted(low: Words, high: Any) -> tuple[Words, Any]:
     if high is None:
-        low.sort()
+        sort(low)
         return low, None
     if high.dtype == np.uint16:
         # A stable sort of 16 bits is a counting sort; the rest is sorted where it is.
@@ -199,7 +241,7 @@ def _sorted(low: Words, high: Any) -> tuple[Words, Any]:
     return key.cast(pl.UInt64, wrap_numerical=True).to_numpy(), upper.to_numpy()
 
 
-def whole(values: npt.NDArray[Any], count: int) -> tuple[Field, int]:
+def whole(values: Values, count: int) -> tuple[Field, int]:
     """Whole numbers from 0 and under a count as a field."""
     return lambda part: values[part].astype(np.uint64), max(count - 1, 0).bit_length()
 

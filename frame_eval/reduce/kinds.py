@@ -27,7 +27,39 @@ def in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     moves a variance by less than the largest share of a unit times 2^-``bits``.
     """
     found = _side_by_side(tables)
-    kind, kinds = _kinds_of(metric, found, bits)
+    if found.singles:
+        # Sets of rows of one weight say how these vary: sets of like weights are one set.
+        weight = found.sums[:, 0] / np.maximum(found.rows, 1)
+        like, _ = codes(pl.DataFrame({"weight": _rounded(weight, bits)}), ["weight"])
+        return replace(found, unit=like, times=None).merged()
+    return _fewer(
+        found, *_kinds_of(found, _sizes(metric, found), _denominators(metric, found), bits)
+    )
+
+
+def pairs_in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
+    """The units of two systems side by side, as :func:`in_kinds` has those of one.
+
+    The sums of the second system follow those of the first; counts follow the plain sums, the first
+    of them being of the examples that count.
+    """
+    found = _side_by_side(tables)
+    own, width = (len(found.names) - 1) // 2, len(found.names)
+    sides = [_columns(found, [0, *range(at, at + own)]) for at in (1, 1 + own)]
+    sizes = [found.plain[:, width] / np.asarray(found.times)]
+    sizes += [size for side in sides for size in _sizes(metric, side)]
+    denominators = [one for side in sides for one in _denominators(metric, side)]
+    return _fewer(found, *_kinds_of(found, sizes, denominators, bits))
+
+
+def _columns(table: Table, columns: Sequence[int]) -> Table:
+    """Some of the sums, without the name of their system."""
+    names = tuple(table.names[i].partition("_")[2] or table.names[i] for i in columns)
+    return replace(table, names=names, sums=table.sums[:, columns], plain=table.plain[:, columns])
+
+
+def _fewer(found: Table, kind: Ints, kinds: int) -> Table:
+    """As many units of each kind, with the same mean and covariance, in fewer rows."""
     order = np.argsort(kind, kind="stable")
     found, kind = found.take(order), kind[order]
     starts = np.searchsorted(kind, np.arange(kinds))
@@ -35,9 +67,8 @@ def in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     whole = np.add.reduceat(times, starts)
 
     def mean(values: Floats) -> Floats:
-        total = np.add.reduceat(values, starts, axis=0)
-        found: Floats = total / whole.reshape(-1, *[1] * (total.ndim - 1))
-        return found
+        total: Floats = np.add.reduceat(values, starts, axis=0)
+        return np.asarray(total / whole.reshape(-1, *[1] * (total.ndim - 1)))
 
     centre = mean(found.sums)
     off = found.sums / times[:, None] - centre[kind]
@@ -54,8 +85,8 @@ def in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     moved = np.concatenate([np.zeros((len(middle), centre.shape[1])), step, -step])
 
     def each(values: Floats) -> Floats:
-        found = mean(values)[place]
-        return found * number.reshape(-1, *[1] * (found.ndim - 1))
+        found: Floats = mean(values)[place]
+        return np.asarray(found * number.reshape(-1, *[1] * (found.ndim - 1)))
 
     sums = number[:, None] * (centre[place] + moved)
     made = replace(
@@ -81,25 +112,36 @@ def _side_by_side(tables: Sequence[Table]) -> Table:
     return stacked(parts)
 
 
-def _kinds_of(metric: Metric, table: Table, bits: int) -> tuple[Ints, int]:
-    """The kind of every unit: those of one have the same group and sizes; and how many there are.
-
-    Of counts, all are sizes. Kinds are in the order of groups.
-    """
+def _sizes(metric: Metric, table: Table) -> list[Floats]:
+    """What has to be the same in all units of a kind: their rows and, of counts, all of them."""
     times = np.asarray(table.times)
-    named = dict(zip(table.names, table.sums.T / times, strict=True))
-    sizes = [table.rows / times]
-    if metric.counts or metric.proportion is not None:
-        sizes += list(table.plain.T / times)
+    counted = metric.counts or metric.proportion is not None
+    return [table.rows / times, *(table.plain.T / times if counted else ())]
+
+
+def _denominators(metric: Metric, table: Table) -> list[Floats]:
+    """Parts of what a unit has a share in."""
+    named = dict(zip(table.names, table.sums.T / np.asarray(table.times), strict=True))
     if metric.proportion is not None:
-        denominators = [metric.proportion.trials(Sums(named))]
-    else:
-        denominators = [named[name] for name in metric.samples or ("n",)]
-    fraction, exponent = np.frexp(np.stack(denominators))
-    sizes += list(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent))
-    keys = pl.DataFrame([table.slice, table.system, *sizes])
+        return [metric.proportion.trials(Sums(named))]
+    return [named[name] for name in metric.samples or ("n",)]
+
+
+def _kinds_of(
+    table: Table, sizes: Sequence[Floats], denominators: Sequence[Floats], bits: int
+) -> tuple[Ints, int]:
+    """The kind of every unit, in the order of groups; and how many there are."""
+    of = [*sizes, *(_rounded(values, bits) for values in denominators)]
+    keys = pl.DataFrame([table.slice, table.system, *of])
     kind, distinct = codes(keys, keys.columns)
     return kind, distinct.height
+
+
+def _rounded(values: Floats, bits: int) -> Floats:
+    """Numbers to so many bits."""
+    fraction, exponent = np.frexp(values)
+    rounded: Floats = np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent)
+    return rounded
 
 
 def _directions(scatter: Floats) -> tuple[Ints, Floats]:

@@ -53,7 +53,8 @@ def matched(prepared: Prepared, metrics: Sequence[Metric], found: Query) -> Redu
     if (keys_of[0][0] < 0).any() or any((key != key[0]).any() for key in keys_of):
         return None
     cluster_of, *slice_of = (key[0].astype(np.int64) for key in keys_of)
-    key, place_of = numbered(sum((code * clusters.height for code in slice_of), cluster_of))
+    place_in = keyed(slice_of[0], cluster_of, clusters.height) if slice_of else cluster_of
+    key, place_of = numbered(place_in)
     columns = {
         name: side_by_side(_narrow(found.frame[name]))
         for places in found.places.values()
@@ -75,6 +76,6 @@ def matched(prepared: Prepared, metrics: Sequence[Metric], found: Query) -> Redu
 
 def _narrow(values: pl.Series) -> Array:
     """Numbers, as int8 where all are 0 or 1."""
-    numbers = values.cast(pl.Float64).to_numpy()
+    numbers = values.to_numpy()
     flags = numbers != 0
-    return flags.view(np.int8) if (numbers == flags).all() else numbers
+    return flags.view(np.int8) if (numbers == flags).all() else numbers.astype(float, copy=False)

@@ -18,9 +18,9 @@ from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.coded import codes
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
-from frame_eval.reduce.keys import Field, Packed, Score, blocks, position, whole
+from frame_eval.reduce.keys import Column, Field, Packed, Score, Values, blocks, position, whole
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.table import Floats, Ints, Part, Ranked, Units
+from frame_eval.table import Floats, Ints, Part, Ranked, Units, joined
 from frame_eval.threads import spread_out
 
 _ZERO_ONE = {"flag", "label", "equal"}
@@ -46,11 +46,11 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
     frame = pl.DataFrame({"__fe_len": [rows.height]})
     group = np.zeros(1, np.int64)
     if prepared.groups:
-        group, frame = codes(rows, prepared.groups)
+        group, frame = codes(rows, prepared.groups, None)
     binary = {inputs[alias].kind for alias in others} <= _ZERO_ONE and len(others) <= _MOST_BITS
     lost = np.zeros(frame.height)
-    null = rows.select(pl.any_horizontal(pl.col(score, *others).is_null())).to_series()
-    if null.any():
+    if any(rows[alias].null_count() for alias in (score, *others)):
+        null = rows.select(pl.any_horizontal(pl.col(score, *others).is_null())).to_series()
         at = null.to_numpy()
         where = group[at] if len(group) == len(at) else np.zeros(at.sum(), np.int64)
         lost = np.bincount(where, minlength=frame.height).astype(float)
@@ -104,7 +104,7 @@ class Scored:
     rows: pl.DataFrame
     score: str
     bits: tuple[str, ...] | None
-    group: Ints
+    group: npt.NDArray[Any]
     unit: Ints | None
     weight: Floats | None
     missing: Floats
@@ -152,7 +152,7 @@ class _Units:
             self.number = lambda rows: table[place[rows], unit[rows]]
             self.edges = np.searchsorted(group, np.arange(groups + 1))
         else:
-            pair, at = np.unique(place * size + unit, return_inverse=True)
+            pair, at = np.unique(place.astype(np.int64) * size + unit, return_inverse=True)
             group, self.code = pair // size, pair % size
             self.edges = np.searchsorted(group, np.arange(groups + 1))
             self.number = lambda rows: at[rows] - self.edges[place[rows]]
@@ -172,16 +172,15 @@ class Order:
         if not inside.all():
             chosen = slice(0, 0) if alone else np.flatnonzero(inside[scored.group])
         self.scored, self.chosen = scored, chosen
-        self.score = self._read()
+        self.score = Score.of(self._read(scored.score))
         self.length = len(self.score.values)
-        self.groups, self.counts = np.maximum(code, 0), np.array([self.length])
+        self.groups = np.maximum(code, 0)
         place = None
         if not alone:
             self.groups, local = np.unique(self.groups, return_inverse=True)
             place = scored.group[chosen]
             if len(self.groups) < len(code) or (local[1:] < local[:-1]).any():
                 place = local[place]
-            self.counts = np.bincount(place, minlength=len(self.groups))
         self.units = None
         if scored.unit is not None:
             self.units = _Units(scored.unit[chosen], place, len(self.groups))
@@ -190,51 +189,55 @@ class Order:
         self.place = [] if place is None else [whole(place, len(self.groups))]
         self.missing = code[inside], scored.missing[inside]
         self.packed, new = self._sorted(fields)
-        # Where the cells start among the rows, and where all end; None if every row is one.
+        # Where the groups start among the rows, and where all end.
+        self.edges = np.array([0, self.length])
+        if place is not None:
+            self.edges = self.packed.edges(len(self.groups))
+        # The same of the cells; None if every row is one.
         self.starts = None if new.all() else np.append(np.flatnonzero(new), self.length)
         self.parts: dict[Any, Part] = {}
 
     def _bits(self, names: Sequence[str]) -> list[tuple[Field, int]]:
         """The inputs of 0 and 1, and the unit if there is one."""
-        fields = [whole(self.scored.rows[name].to_numpy()[self.chosen], 2) for name in names]
+        fields = [whole(self._read(name), 2) for name in names]
         if self.units is not None:
             fields.append(self.units.field())
         return fields
 
-    def _read(self) -> Score:
-        """The scores, in memory of our own: the words that they go into are written over them."""
-        values = self.scored.rows[self.scored.score]
-        parts = [part.to_numpy() for part in values.get_chunks()]
-        whole = np.concatenate(parts)
-        return Score.of(whole if isinstance(self.chosen, slice) else whole[self.chosen])
+    def _read(self, name: str) -> Values:
+        """A column of the chosen rows."""
+        values = self.scored.rows[name]
+        if isinstance(self.chosen, slice):
+            return Column(values[self.chosen])
+        found: npt.NDArray[Any] = values.to_numpy()[self.chosen]
+        return found
 
-    def _packed(self, score: Score, *fields: tuple[Field, int]) -> Packed:
-        into = score.values.view(np.uint64)
-        return Packed(self.length, [*fields, *self.place], into)
+    def _packed(self, *fields: tuple[Field, int]) -> Packed:
+        return Packed(self.length, [*fields, *self.place])
 
     def _sorted(self, fields: Sequence[tuple[Field, int]]) -> tuple[Packed, npt.NDArray[np.bool_]]:
         """The rows in order, and which of them start a cell.
 
         In one word, if that only takes the last bits of scores, and these tell no rows apart.
         """
-        score, most = self.score, int(self.counts.max(initial=1))
+        score = self.score
         bits = score.width + sum(width for _, width in [*fields, *self.place]) - 64
-        # Of so many random numbers it is unlikely that two agree in all bits that are left.
-        self.rounded = bits > 0 and score.width - bits >= 2 * most.bit_length() + 4
+        # Of so many random numbers it is unlikely that two of a group agree in all bits left.
+        pairs = 2 * self.length.bit_length() - len(self.groups).bit_length()
+        self.rounded = bits > 0 and score.width - bits >= pairs + 4
         if self.rounded:
-            packed = self._packed(score, *fields, score.rounded(bits))
+            packed = self._packed(*fields, score.rounded(bits))
             new = packed.changes(self.above)
-            if new.all() or self._read().told_apart(bits):
+            if new.all() or score.told_apart(bits):
                 return packed, new
-            self.rounded, score = False, self._read()
-        packed = self._packed(score, *fields, score.field())
+            self.rounded = False
+        packed = self._packed(*fields, score.field())
         return packed, packed.changes(self.above)
 
     @cached_property
     def _scores(self) -> Packed:
         """The rows in order with all bits of their scores in the first field."""
-        score = self._read()
-        return self._packed(score, score.field())
+        return self._packed(self.score.field())
 
     @cached_property
     def weight(self) -> Floats | None:
@@ -258,7 +261,12 @@ class Order:
 
     def _score(self, rows: Any) -> Floats:
         packed, field = (self._scores, 0) if self.rounded else (self.packed, self.above)
-        return self.score.decoded(packed.field(field, rows))
+        at = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+        def decoded(part: slice) -> Floats:
+            return self.score.decoded(packed.field(field, at[part]))
+
+        return joined(spread_out(decoded, blocks(len(at))))
 
     def part(self, metric: Metric) -> Part:
         """The cells of a metric of these rows; metrics of the same sums share them."""
@@ -269,9 +277,9 @@ class Order:
         return self.parts[key]
 
     def _part(self, metric: Metric) -> Part:
-        by_row = self._contributions(metric)
-        there = self.counts > 0
-        edges = np.concatenate([[0], np.cumsum(self.counts)[there]])
+        given = self._contributions(metric)
+        there = np.diff(self.edges) > 0
+        edges = np.append(self.edges[:-1][there], self.length)
         units = None
         if self.units is not None:
             units = Units(
@@ -280,32 +288,28 @@ class Order:
                 self._unit,
             )
         return Part(
-            ("n", *by_row),
+            ("n", *given),
             self.groups[there],
             edges if self.starts is None else np.searchsorted(self.starts, edges),
             self.starts,
-            lambda name, rows: by_row[name][rows].astype(np.float64),
+            lambda name, rows: given[name](rows),
             self._score,
             self.weight,
             units,
         )
 
-    def _by_row(self, of_kinds: Floats) -> npt.NDArray[Any]:
+    def _by_row(self, of_kinds: Floats) -> Callable[[slice], npt.NDArray[Any]]:
         """The values of rows from those of their kinds: patterns of bits, or positions."""
         bits = self.scored.bits
         if bits is None:
-            return of_kinds[self._position(slice(None))]
+            by_row = of_kinds[self._position(slice(None))]
+            return lambda rows: by_row[rows]
         small = of_kinds.astype(np.int8)
         kinds = small if np.array_equal(small, of_kinds) else of_kinds
-        found, mask = np.empty(self.length, kinds.dtype), np.uint64((1 << len(bits)) - 1)
+        mask = np.uint64((1 << len(bits)) - 1)
+        return lambda rows: kinds[(self.packed.low[rows] & mask).view(np.int64)]
 
-        def look_up(part: slice) -> None:
-            found[part] = kinds[(self.packed.low[part] & mask).view(np.int64)]
-
-        spread_out(look_up, blocks(self.length))
-        return found
-
-    def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:
+    def _contributions(self, metric: Metric) -> dict[str, Callable[[slice], npt.NDArray[Any]]]:
         """What every row adds to the sums of a metric, without its weight."""
         scored = self.scored
         if scored.bits is None:

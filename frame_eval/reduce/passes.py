@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
 
 from frame_eval.errors import EvalError
+from frame_eval.metrics.core import Metric
+from frame_eval.reduce.coded import Cells, Reduced, coded
 from frame_eval.reduce.engines import collect, distinct_count, part
+from frame_eval.reduce.kinds import in_kinds
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.running import current, shown
+from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
+from frame_eval.running import KEY, SUM, current, most_groups, shown
 from frame_eval.table import Table
 
-_KEY, _SUM = 48, 96  # bytes that a group takes while it is worked on, by key and by sum
+MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 
-def passes_of(prepared: Prepared, keys: Sequence[str], apart: Sequence[str], sums: int) -> int:
+def passes_of(
+    prepared: Prepared,
+    keys: Sequence[str],
+    apart: Sequence[str],
+    sums: int,
+    single: bool = False,
+) -> int:
     """How many passes it takes for the groups of each to fit into the memory.
 
     A pass has some of the values of ``apart``, which are among the keys. Frames that are in memory
-    themselves are read at once.
+    themselves are read at once. Groups of a ``single`` row are as many as the rows.
     """
-    most = current().most(_KEY * len(keys) + _SUM * sums)
-    if prepared.rows is not None or not keys:
+    most = most_groups(keys, sums)
+    if prepared.resident or not keys:
         return 1
     rows = _rows(prepared)
     if rows <= most:
         return 1
-    groups = min(rows, distinct_count(prepared.frame, keys, apart))
+    groups = rows if single else min(rows, distinct_count(prepared.frame, keys, apart))
     return -(-groups // most)
 
 
-def by_cell(prepared: Prepared, keys: Sequence[str]) -> bool:
-    """Whether rows are so many that those of equal score have to be counted where they are.
-
-    The score is the last of the keys.
-    """
-    if prepared.rows is not None or _rows(prepared) <= current().most(_KEY):
-        return False
-    cells = distinct_count(prepared.frame, keys, keys[-1:])
-    most = current().most(_KEY * len(keys) + _SUM)
-    if cells > most:
-        raise EvalError(
-            f"about {cells} scores differ by slice, system and cluster, which is more "
-            f"than memory={current().memory:g} bytes hold: put them into bins with "
-            "frame.eval.run(score_bins=10_000), or give more with run(memory=)"
-        )
-    return True
+def too_long(prepared: Prepared) -> bool:
+    """Whether there are more rows than the memory holds."""
+    return not prepared.resident and _rows(prepared) > current().most(KEY)
 
 
 def _rows(prepared: Prepared) -> int:
@@ -65,7 +63,104 @@ def parts_of(
         yield part(frame, columns, passes, at)
 
 
-def too_many(tables: Sequence[Table]) -> bool:
-    """Whether tables take more than the memory."""
-    taken = sum(_SUM * len(table.names) * len(table.rows) for table in tables)
-    return taken > current().memory
+def passes_needed(
+    prepared: Prepared,
+    metrics: Mapping[int, Metric],
+    by_example: bool,
+    alike: bool,
+    apart: bool,
+    least: int = 1,
+) -> int:
+    """How many passes a group-by takes; raise where it needs several and can not be had in parts.
+
+    It takes ``least`` where that is known. It can be had in parts where units are kept ``apart`` by
+    slice, and metrics are plain sums.
+    """
+    first = next(iter(metrics.values()))
+    keys = keys_of(prepared, first, by_example, alike)
+    many, what, way_out = _many(prepared, first, by_example, alike)
+    width = 1 if first.ordered else 1 + len(metrics) if by_example else 2 + 2 * len(metrics)
+    passes = max(least, passes_of(prepared, keys, many, width) if many else 1)
+    if passes > 1 and (not apart or by_example or alike or first.cells or prepared.strata):
+        raise EvalError(
+            f"{what} take about {passes} times memory={current().memory:g} bytes: give more with "
+            f"frame.eval.run(memory=), or {way_out}"
+        )
+    return passes
+
+
+def _many(
+    prepared: Prepared, metric: Metric, by_example: bool, alike: bool
+) -> tuple[list[str], str, str]:
+    """The keys by which groups are many, what these are, and what would make them fewer."""
+    if by_example:
+        way_out = "ask for analytic methods of plain metrics, which need no single examples"
+        return list(prepared.examples.values()), "the examples of all systems", way_out
+    if metric.ordered:
+        way_out = "put scores into bins with run(score_bins=10_000)"
+        cells = list(cells_of(prepared, metric))
+        return cells, "the scores that differ by slice, system and cluster", way_out
+    if prepared.units:
+        way_out = "ask for analytic intervals of slices one by one, of metrics without classes"
+        return list(prepared.units.values()), "the sums of all clusters and slices", way_out
+    if alike:
+        way_out = "ask for analytic intervals"
+        return list(values_of(prepared, metric)), "rows that differ", way_out
+    weight = [] if prepared.weight is None else [prepared.weight]
+    return weight, "the weights that differ", "round weights"
+
+
+def in_passes(
+    prepared: Prepared,
+    metrics: Sequence[Metric],
+    queries: Mapping[int, Query | Cells],
+    grouped: Sequence[tuple[Prepared, Mapping[int, Metric]]],
+    missing: str,
+    moments: bool,
+    passes: int,
+) -> Reduced:
+    """The kinds of units of metrics that are ``grouped``, beside those that have ``queries``.
+
+    Each pass over the rows sees some of the units.
+    """
+    domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else None
+    kinds: dict[int, list[Table]] = {i: [] for _, chosen in grouped for i in chosen}
+    reduced: Reduced | None = None
+    bits = MOST_BITS
+    for at in shown(range(passes), "sums of clusters"):
+        found = dict(queries)
+        for base, chosen in grouped:
+            apart = list(base.units.values()) or [str(base.weight)]
+            rows = part(base.frame, apart, passes, at)
+            some = query(base, chosen, missing, moments, by_example=False, alike=False, rows=rows)
+            found.update(dict.fromkeys(chosen, some))
+        reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
+        for i, tables in kinds.items():
+            tables.append(reduced.tables[i])
+        bits = as_few(kinds, lambda i, *of: in_kinds(metrics[i], *of), bits)
+    assert reduced is not None
+    tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
+    return replace(reduced, tables=tables)
+
+
+def as_few(
+    kinds: dict[int, list[Table]],
+    in_kinds: Callable[[int, Sequence[Table], int], Table],
+    bits: int,
+) -> int:
+    """Make the tables of each metric one of kinds, as finely as fits; how many bits that took."""
+    while True:
+        for i, tables in kinds.items():
+            kinds[i] = [in_kinds(i, tables, bits)]
+        taken = sum(SUM * len(one.names) * len(one.rows) for (one,) in kinds.values())
+        if taken <= current().memory:
+            return bits
+        if bits == _LEAST_BITS:
+            break
+        bits -= 1
+    most = max(len(one.rows) for (one,) in kinds.values())
+    raise EvalError(
+        f"the sizes of more than {most} clusters and slices differ, which is more than "
+        f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
+        "slice less, or name coarser clusters"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,11 @@ class Prepared:
     rows: int | None = None
 
     @property
+    def resident(self) -> bool:
+        """Whether the rows are in memory."""
+        return self.rows is not None
+
+    @property
     def groups(self) -> list[str]:
         """The private columns that name the slice and the system."""
         return [*self.groups_without_systems, *self.systems.values()]
@@ -88,20 +93,36 @@ class Prepared:
         return [*self.keys.values(), *self.conditions.values()]
 
 
+def check_columns(
+    there: Iterable[str], metrics: Sequence[Metric], slices: Slices, roles: Roles
+) -> None:
+    """Raise where a question names a column that is not there, saying what for."""
+    there = list(there)
+    sources = [source for m in metrics for i in m.made.values() for source in i.sources]
+    wanted: dict[str, Iterable[Source | None]] = {
+        "slice key": slices.columns,
+        "system": roles.system,
+        "example": roles.example,
+        "trial": roles.trial,
+        "cluster": roles.cluster,
+        "strata": roles.strata,
+        "weight": [roles.weight],
+        "input": sources,
+        "condition": slices.conditions.values(),
+    }
+    for role, columns in wanted.items():
+        require(there, [column for column in columns if isinstance(column, str)], role)
+
+
 def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles) -> Prepared:
     """Make every column that the question needs, and drop the others."""
     inputs = {i.key: i for metric in metrics for i in metric.made.values()}
     conditions = slices.conditions
     sources = [source for given in inputs.values() for source in given.sources]
     weights = [] if roles.weight is None else [roles.weight]
-    require(scan.schema, slices.columns, "slice key")
-    for role in ("system", "example", "trial", "cluster", "strata"):
-        require(scan.schema, getattr(roles, role), role)
-    require(scan.schema, [s for s in weights if isinstance(s, str)], "weight")
-    require(scan.schema, [s for s in sources if isinstance(s, str)], "input")
-    require(scan.schema, [s for s in conditions.values() if isinstance(s, str)], "condition")
+    check_columns(scan.schema, metrics, slices, roles)
     scan, named = scan.with_sources([*sources, *weights, *conditions.values()])
-    dtypes = scan.schema
+    dtypes, ns = scan.schema, scan.words
 
     made: list[Any] = []
     prepared = Prepared(
@@ -111,7 +132,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     def key_columns(columns: Sequence[str], prefix: str) -> dict[str, str]:
         private = {name: f"__fe_{prefix}{i}" for i, name in enumerate(columns)}
         for name, alias in private.items():
-            made.append(_key(name, dtypes[name]).alias(alias))
+            made.append(_key(ns, name, dtypes[name]).alias(alias))
         return private
 
     prepared.keys = key_columns(slices.columns, "k")
@@ -125,25 +146,25 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
         if dtypes[column] != nw.Boolean:
             raise ColumnError(f"condition {name!r} is {dtypes[column]}, not boolean")
         prepared.conditions[name] = f"__fe_w{i}"
-        made.append(nw.col(column).fill_null(False).alias(f"__fe_w{i}"))
+        made.append(ns.col(column).fill_null(False).alias(f"__fe_w{i}"))
     if roles.weight is not None:
         column = _resolved(roles.weight, named)
         if not dtypes[column].is_numeric():
             raise ColumnError(f"weight {column!r} is {dtypes[column]}, not numeric")
         prepared.weight = "__fe_weight"
-        made.append(nw.col(column).cast(nw.Float64).fill_nan(None).alias("__fe_weight"))
+        made.append(ns.col(column).cast(ns.Float64).fill_nan(None).alias("__fe_weight"))
     for i, (key, given) in enumerate(inputs.items()):
         columns = [_resolved(source, named) for source in given.sources]
         types = [dtypes[column] for column in columns]
         given.check_dtypes(columns, types)
         _check_default_positive(given, columns[0], types[0], scan)
         alias = f"__fe_i{i}"
-        value = _binned(scan, given, given.build(nw, [nw.col(c) for c in columns], types))
+        value = _binned(scan, given, given.build(ns, [ns.col(c) for c in columns], types))
         made.append(value.alias(alias))
         prepared.inputs[key] = alias
         prepared.invalid[alias] = (given, columns, given.invalid(nw.col(alias), types[0]))
     if not made:
-        made.append(nw.lit(0).alias("__fe_row"))
+        made.append(ns.lit(0).alias("__fe_row"))
     prepared.frame = scan.select(made)
     prepared.rows = scan.rows
     return prepared
@@ -151,32 +172,32 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
 
 def _binned(scan: Scan, given: Input, value: Any) -> Any:
     """Finite scores as the middle of their bin of equal width, where bins are asked for."""
-    bins = current().score_bins
+    bins, ns = current().score_bins, scan.words
     if bins is None or given.kind != "score":
         return value
     finite = value.is_finite()
-    inside = scan.select([nw.when(finite).then(value).alias("x")])
+    inside = scan.select([ns.when(finite).then(value).alias("x")])
     ends = collect(inside.select(nw.col("x").min().alias("low"), nw.col("x").max().alias("high")))
     low, high = ends.row(0)
     if low is None or low == high:
         return value
     width = (high - low) / bins
     at = ((value - low) / width).floor()
-    at = nw.when(at < bins).then(at).otherwise(bins - 1.0)
-    return nw.when(finite).then(low + (at + 0.5) * width).otherwise(value)
+    at = ns.when(at < bins).then(at).otherwise(bins - 1.0)
+    return ns.when(finite).then(low + (at + 0.5) * width).otherwise(value)
 
 
 def _resolved(source: Source, named: Mapping[int, str]) -> str:
     return source if isinstance(source, str) else named[id(source)]
 
 
-def _key(name: str, dtype: Any) -> Any:
+def _key(ns: Any, name: str, dtype: Any) -> Any:
     """A key column in which null and NaN are one group, and categories are their text."""
     if dtype == nw.Object:
         raise ColumnError(f"column {name!r} holds Python objects; cast it to one type first")
     if dtype in (nw.Categorical, nw.Enum) or isinstance(dtype, nw.Enum):
-        return nw.col(name).cast(nw.String)
-    return nw.col(name).fill_nan(None) if dtype.is_float() else nw.col(name)
+        return ns.col(name).cast(ns.String)
+    return ns.col(name).fill_nan(None) if dtype.is_float() else ns.col(name)
 
 
 def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -> None:

@@ -16,6 +16,7 @@ from frame_eval.reduce.engines import collect, collect_groups
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.units import one_row_per_unit
+from frame_eval.running import most_groups
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ def _values_of(metric: Metric) -> list[tuple[object, ...]]:
     return [given.key for given in metric.made.values()]
 
 
+def values_of(prepared: Prepared, metric: Metric) -> tuple[str, ...]:
+    """The private columns of the inputs by which single rows are told apart."""
+    return tuple(prepared.inputs[key] for key in _values_of(metric))
+
+
+def cells_of(prepared: Prepared, metric: Metric) -> tuple[str, ...]:
+    """The private columns of the cell keys of a metric."""
+    return tuple(prepared.inputs[metric.made[name].key] for name in metric.cells)
+
+
 class Ask:
     """The aggregates of one group-by; equal ones are computed once for all metrics.
 
@@ -104,24 +115,28 @@ def query(
     by_example: bool,
     alike: bool,
     rows: nw.LazyFrame[Any] | None = None,
+    bounded: bool = False,
 ) -> Query:
     """Run the group-by of one layout; with ``alike``, single rows only with rows like them.
 
-    Of some of the rows alone, where they are given.
+    Of some of the rows alone, where they are given. With ``bounded`` more groups than the memory
+    holds raise ``TooManyGroups``.
     """
     first = next(iter(metrics.values()))
-    frame = one_row_per_unit(prepared, first, missing) if rows is None else rows
-    keys, weight = _keys(prepared, by_example)
-    values = tuple(prepared.inputs[key] for key in _values_of(first)) if alike else ()
-    keys += values
-    cells = tuple(prepared.inputs[first.made[name].key] for name in first.cells)
+    seen = prepared if rows is None else replace(prepared, frame=rows)
+    frame = one_row_per_unit(seen, first, missing)
+    keys, weight = keys_of(prepared, first, by_example, alike), _keys(prepared, by_example)[1]
+    values = values_of(prepared, first) if alike else ()
+    cells = cells_of(prepared, first)
     # Of several rows on an example only trials and units make sense: those are added up.
     alone = by_example and (not prepared.roles.trial or first.unit is not None)
+    # The second moments of counts follow from them, unless rows of other weights are to join them.
+    follow = rows is None or bool(prepared.units)
     ask, places, filled = Ask(alone), {}, []
     for position, metric in metrics.items():
         columns, valid, extra = inputs_of(prepared, metric, missing, position)
         filled += extra
-        place = _ask_for(metric, columns, valid, weight, moments, ask)
+        place = _ask_for(metric, columns, valid, weight, moments, follow, ask)
         if missing == "worst" and metric.unit is None:
             place = replace(place, replaced=ask.sum(any_null(prepared, metric), "r"))
         places[position] = place
@@ -135,13 +150,20 @@ def query(
     bad = flags(prepared, metrics, missing) if first.unit is None else None
     if bad is not None:
         totals.append(ask.added(bad.cast(nw.Float64)).alias("__fe_bad"))
-    keys = list(dict.fromkeys([*keys, *cells]))
-    result = _run(frame, keys, totals, alone, prepared.rows)
+    most = most_groups(keys, len(totals)) if bounded else None
+    result = _run(frame, keys, totals, alone, prepared.rows, most)
     if rows is None and (not result.height or (not keys and not result["__fe_len"].item())):
         raise EvalError("the frame is empty: there is no row to evaluate")
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
         explain(prepared, metrics, missing)
     return Query(result, cells, places, prepared.weight, values)
+
+
+def keys_of(prepared: Prepared, metric: Metric, by_example: bool, alike: bool) -> list[str]:
+    """What the rows of a metric are grouped by."""
+    values = values_of(prepared, metric) if alike else ()
+    keys = [*_keys(prepared, by_example)[0], *values, *cells_of(prepared, metric)]
+    return list(dict.fromkeys(keys))
 
 
 def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
@@ -170,6 +192,7 @@ def _run(
     totals: list[Any],
     alone: bool,
     rows: int | None,
+    most: int | None,
 ) -> pl.DataFrame:
     if alone:
         return collect(frame.select(*keys, *totals), long=True, rows=rows)
@@ -177,12 +200,18 @@ def _run(
         return collect(frame.select(*totals), rows=rows)
     groups = frame.group_by(keys).agg(*totals)
     if rows is None:
-        return collect_groups(groups, len(keys) + len(totals))
+        return collect_groups(groups, len(keys) + len(totals), most=most)
     return collect(groups, rows=rows)
 
 
 def _ask_for(
-    metric: Metric, columns: Mapping[str, Any], valid: Any, weight: Any, moments: bool, ask: Ask
+    metric: Metric,
+    columns: Mapping[str, Any],
+    valid: Any,
+    weight: Any,
+    moments: bool,
+    follow: bool,
+    ask: Ask,
 ) -> Places:
     contributions = dict(metric.sums(Sums(columns)))
     if "n" in contributions:
@@ -199,10 +228,8 @@ def _ask_for(
         n = ask.sum(of_n, "s")
     else:
         n = rows
-    exact = metric.counts and weight is None
-    wanted = moments and metric.linear and not ask.alone and not exact
-    if metric.proportion is not None and weight is None:
-        wanted = False
+    known = (metric.counts or metric.proportion is not None) and weight is None and follow
+    wanted = moments and metric.linear and not ask.alone and not known
     second = None
     if wanted:
         offset = 0 if weight is not None else 1

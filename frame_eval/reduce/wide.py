@@ -6,8 +6,8 @@ in passes that each see some of the clusters (or examples), so that an example i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce as folded
 from typing import Any
 
@@ -26,10 +26,11 @@ from frame_eval.reduce.passes import parts_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query, any_null
 from frame_eval.running import current
+from frame_eval.table import COUNTED
 
 SIDES = ("a", "b")
 _EXAMPLE, _COLUMN = 160, 16  # bytes that an example takes while it is put together
-COUNTED = ("either", "differ", "higher", "lower", "ties", "both", "lonely")
+_PER_E = 32  # classes of sizes that differ by a factor of e
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def wide(
     missing: str,
     unmatched: str,
     passes: int,
-) -> Query:
-    """The sums over the examples of two systems, by slice and cluster.
+) -> Iterator[Query]:
+    """The sums over the examples of two systems, by slice and cluster, in each pass.
 
     ``places[2 * i]`` are the contributions of both systems to metric i, ``places[2 * i + 1]`` how
     many examples are higher, lower, ... (``COUNTED``).
@@ -92,10 +93,11 @@ def wide(
         keep = both & (sides[i][0].valid == 1) & (sides[i][1].valid == 1)
         places[2 * i] = _contributions(prepared, sides[i], keep, sums)
         sizes = [_size(metric, side) for side in sides[i]]
-        if not clustered and metric.proportion is not None:
+        if not clustered:
             # Examples that count alike for the denominators are alike in all that is asked.
-            for size in sizes:
-                patterns(nw.when(keep).then(size).otherwise(0.0))
+            alike = sizes if metric.proportion is not None else _magnitudes(metric, sides[i])
+            for value in alike:
+                patterns(nw.when(keep).then(value).otherwise(0.0))
         counts = _counts(metric, sides[i], sizes, keep)
         names = [sums.sum(value.cast(nw.Float64)) for value in counts.values()]
         every = (places[2 * i].rows, *names, found["both"], found["lonely"])
@@ -107,7 +109,7 @@ def wide(
         *values,
     ]
     apart = list((prepared.units if clustered else prepared.examples).values())
-    frames = []
+    common = 0.0
     for part in parts_of(rows, apart, passes, "examples side by side"):
         examples = part.group_by(_keys(prepared)).agg(*asked.aliased)
         if values:
@@ -116,15 +118,30 @@ def wide(
             examples.group_by(keys).agg(*sums.aliased) if keys else examples.select(*sums.aliased)
         )
         frame = collect_groups(groups, 2 * len(keys) + len(asked.made) + len(sums.made))
-        frames.append(frame)
         _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
-    whole = pl.concat(frames).with_columns(pl.col(found["both"]).alias("__fe_len"))
-    if unmatched == "drop" and not whole[found["both"]].sum():
+        frame = frame.with_columns(pl.col(found["both"]).alias("__fe_len"))
+        common += float(frame["__fe_len"].sum())
+        yield Query(frame, (), places, None, values)
+    if unmatched == "drop" and not common:
         raise EvalError(
             f"{_between(pair)} have no example in common: they can not be paired; say paired=False "
             "to compare different example sets"
         )
-    return Query(whole, (), places, None, values)
+
+
+def of_patterns(queries: Iterator[Query]) -> Query:
+    """All passes over single examples as one, if what they are like fits into the memory."""
+    found = list[Query]()
+    for query in queries:
+        found.append(query)
+        frames = [one.frame for one in found]
+        if sum(frame.estimated_size() for frame in frames) > current().memory:
+            raise EvalError(
+                f"the sizes and weights of {sum(map(len, frames))} examples differ, which is more "
+                f"than memory={current().memory:g} bytes hold: give more with "
+                "frame.eval.run(memory=), compare fewer metrics, or round weights"
+            )
+    return replace(found[0], frame=pl.concat([one.frame for one in found]))
 
 
 class Columns:
@@ -237,6 +254,12 @@ def _size(metric: Metric, side: Side) -> Any:
     if metric.counts:
         return getattr(side.plain, next(iter(metric.samples or {"n": ()})))
     return nw.lit(1.0)
+
+
+def _magnitudes(metric: Metric, sides: Sequence[Side]) -> list[Any]:
+    """How large the denominators of an example are that are no numbers of rows, on a log scale."""
+    sums = [side.sums[name] for name in metric.samples or () if name != "n" for side in sides]
+    return [nw.when(x != 0).then((x.abs().log() * _PER_E).floor()).otherwise(0.0) for x in sums]
 
 
 def _counts(

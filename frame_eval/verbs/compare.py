@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from frame_eval.columns import (
@@ -36,7 +37,7 @@ from frame_eval.inference.power import mde as detectable
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.inference.summed import METHODS as SUMMABLE
-from frame_eval.inference.summed import Summed, of_matched, of_tables, summed
+from frame_eval.inference.summed import Summed, of_matched, summed
 from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
@@ -242,7 +243,7 @@ def compare(
         adjusted = _simultaneous(rows, families, [metric.name for metric in metrics])
     else:
         rows = found.table(method, check_level(level), draws=draws, margin=margin)
-        adjusted = _adjusted(rows, adjust, family, method)
+        adjusted = _adjusted(rows, adjust, family, method, chosen.is_whole(rows))
     rows = rows.with_columns(adjusted)
     hidden = [] if mde else ["mde"]
     order = [name for name in rows.columns if name not in COLUMNS]
@@ -363,7 +364,7 @@ def contrast(
             "different examples say paired=False"
         )
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
-    asked = [*metrics, *_prevalences(metrics)]
+    asked = [*metrics, *_means_of_matched(metrics)]
     if paired and not whole and large:
         pairs_of = partial(_pairs, baseline=baseline)
         apart = side_by_side(frame, asked, chosen, roles, pairs_of, missing, unmatched)
@@ -404,12 +405,11 @@ def _of_large(
     unmatched: Unmatched,
 ) -> Iterator[Contrast]:
     """Every metric of every pair, from tables of sums over examples, those of a pair together."""
-    slices, many = found.shape[0], len(metrics) + len(_prevalences(metrics))
-    tables = zip(found.tables[::2], found.tables[1::2], strict=True)
-    of_pairs = [of_tables(*two, slices) for two in tables]
+    slices, many = found.shape[0], len(metrics) + len(_means_of_matched(metrics))
+    tables = [Summed(table) for table in found.tables]
     for number, pair in enumerate(pairs):
-        of_pair = of_pairs[number * many :][:many]
-        common, lonely = (of_pair[0].counts[name].astype(int) for name in ("both", "lonely"))
+        of_pair = tables[number * many :][:many]
+        common, lonely = (of_pair[0].by_slice(k, slices).astype(int) for k in ("both", "lonely"))
         notes = [_common_notes(common, lonely)] if unmatched == "drop" else []
         yield from _of_sums(metrics, of_pair, [pair], slices, notes)
 
@@ -418,7 +418,7 @@ def _of_matched(
     metrics: Sequence[Metric], found: Reduced, matched: Matched, pairs: list[tuple[int, int]]
 ) -> Iterator[Contrast]:
     """Every metric of every pair, from examples that are matched already."""
-    asked = [*metrics, *_prevalences(metrics)]
+    asked = [*metrics, *_means_of_matched(metrics)]
     slices, size = found.shape[0], max(1, _BATCH // len(matched.place))
     for batch in (pairs[i : i + size] for i in range(0, len(pairs), size)):
         sums = [of_matched(m, i, matched, batch, slices) for i, m in enumerate(asked)]
@@ -433,26 +433,33 @@ def _of_sums(
     notes: list[Any],
 ) -> Iterator[Contrast]:
     """Every metric of some pairs, from sums over examples."""
-    asked = [*metrics, *_prevalences(metrics)]
+    asked = [*metrics, *_means_of_matched(metrics)]
     sides = [summed_sides(m, one, slices) for m, one in zip(asked, sums, strict=True)]
     extra = zip(asked[len(metrics) :], sides[len(metrics) :], strict=True)
-    prevalence = {_only_input(metric).key: side for metric, side in extra}
+    matched = {_only_input(metric).key: side for metric, side in extra}
     for i, metric in enumerate(metrics):
-        remarks = [*notes, *_imbalance(metric, prevalence)]
+        remarks = [*notes, *_imbalance(metric, matched)]
         there = np.bincount(sums[i].both.slice, minlength=slices) > 0
         yield Contrast(i, metric, None, pairs, sides[i], there, remarks, sums[i])
 
 
-def _prevalences(metrics: Sequence[Metric]) -> list[Metric]:
-    """The share of positives, once for every label column that a metric has."""
-    labels = {
-        given.key: given
+def _matched_inputs(metric: Metric) -> dict[str, str]:
+    """The inputs that should be alike for both systems, with what each is called."""
+    if metric.unit is not None:
+        return {}
+    labels = [name for name, given in metric.made.items() if given.kind == "label"]
+    # The first is what is true; predictions may differ.
+    return {**dict.fromkeys(labels[:1], "prevalence"), **metric.matched}
+
+
+def _means_of_matched(metrics: Sequence[Metric]) -> list[Metric]:
+    """The mean of every input that should be alike for both systems, once for every column."""
+    given = {
+        metric.made[name].key: metric.made[name]
         for metric in metrics
-        if metric.unit is None
-        for given in metric.made.values()
-        if given.kind == "label"
+        for name in _matched_inputs(metric)
     }
-    return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in labels.items()]
+    return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in given.items()]
 
 
 def _pairs(systems: pl.DataFrame, baseline: Any) -> list[tuple[int, int]]:
@@ -654,15 +661,15 @@ def _contrasts(
         a, b = concurrently(tasks, len(of[0].rows))
         return a, b
 
-    prevalence = {
+    matched = {
         _only_input(metric).key: sides(metric, of)
-        for metric, of in zip(_prevalences(metrics), tables[len(metrics) :], strict=True)
+        for metric, of in zip(_means_of_matched(metrics), tables[len(metrics) :], strict=True)
     }
     position = {metric.name: i for i, metric in enumerate(metrics)}
     result = []
     for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
         at = position[metric.name]
-        remarks = [notes[at], *_imbalance(metric, prevalence)]
+        remarks = [notes[at], *_imbalance(metric, matched)]
         first, second = (of_one_class(metrics[at], table, label) for table in tables[at])
         both = sides(metric, (first, second))
         result.append(Contrast(at, metric, label, pairs, both, present, remarks))
@@ -674,19 +681,17 @@ def _only_input(metric: Metric) -> Input:
     return given
 
 
-def _imbalance(metric: Metric, prevalence: dict[Any, Sides]) -> list[Any]:
-    """Per slice, a remark where the systems' rows differ in their share of positives."""
+def _imbalance(metric: Metric, matched: dict[Any, Sides]) -> list[Any]:
+    """Per slice, remarks where the systems differ in the mean of what should be alike."""
     remarks: list[Any] = []
-    for given in metric.made.values():
-        if given.key in prevalence:
-            first, second = (side.estimate for side in prevalence[given.key])
-            remarks.append(
-                [
-                    f"prevalence {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
-                    for a, b in zip(first, second, strict=True)
-                ]
-            )
-            break
+    for name, word in _matched_inputs(metric).items():
+        first, second = (side.estimate for side in matched[metric.made[name].key])
+        remarks.append(
+            [
+                f"{word} {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
+                for a, b in zip(first, second, strict=True)
+            ]
+        )
     return remarks
 
 
@@ -820,14 +825,15 @@ def _simultaneous(
 
 
 def _adjusted(
-    rows: pl.DataFrame, adjust: adjusting.Method | None, family: Columns | None, method: Method
+    rows: pl.DataFrame,
+    adjust: adjusting.Method | None,
+    family: Columns | None,
+    method: Method,
+    whole: npt.NDArray[np.bool_],
 ) -> pl.Series:
     """p-values adjusted within their families; one that the data could not give counts as 1."""
     if family is None:
-        codes = rows.select(
-            pl.col("metric"),
-            (pl.col("slice") == "overall") if "slice" in rows.columns else pl.lit(False),
-        )
+        codes = rows.select("metric", pl.Series("whole", whole))
     else:
         wanted = names(family)
         for name in wanted:

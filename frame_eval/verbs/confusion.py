@@ -57,6 +57,7 @@ def confusion(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     labels: Sequence[Any] | None = None,
     normalize: Normalize = None,
@@ -72,7 +73,7 @@ def confusion(
         A long table, as in :func:`summary`.
     target, pred
         Label columns of one type.
-    by, system, example, trial, cluster, weight, overall
+    by, system, example, trial, cluster, weight, strata, overall
         As in :func:`summary`.
     labels
         All classes, in the order of the result; by default those that occur anywhere, sorted.
@@ -118,7 +119,7 @@ def confusion(
     choose(SHARE, interval)
     check_level(level)
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     check_names((*chosen.shown, *roles.system), COLUMNS)
     inputs = {"y": category(target, pred), "p": category(pred, target)}
     matrix = Metric("confusion", inputs, _no_sums, _cells, cells=("y", "p"), counts=True)

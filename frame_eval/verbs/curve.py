@@ -11,7 +11,7 @@ import polars as pl
 
 from frame_eval.columns import By, Columns, Source, score, slices
 from frame_eval.columns import label as label_of
-from frame_eval.errors import EvalError, check_option
+from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import Flagged, Units, by_group, points_of, reliability
 from frame_eval.inference.ranked import sums_of
@@ -51,6 +51,7 @@ def curve(
     system: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     points: int | None = 1000,
     at_prevalence: float | None = None,
@@ -84,7 +85,7 @@ def curve(
         A numeric column, larger for more positive; a probability for ``"reliability"``.
     positive
         The positive class; True or 1 by default.
-    by, system, cluster, weight, overall
+    by, system, cluster, weight, strata, overall
         As in :func:`summary`.
     points
         The most thresholds of a curve, at least 50; None for all. Between those that are kept,
@@ -128,17 +129,16 @@ def curve(
     check_option("strategy", strategy, get_args(Strategy))
     check_option("missing", missing, ("raise", "drop"))
     check_points(points)
-    if not isinstance(bins, int) or bins < 1:  # type: ignore[redundant-expr]  # users are not checked
-        raise EvalError(f"bins={bins!r} is not a positive integer")
+    check_whole("bins", bins, 1)
     _check_prevalence(kind, at_prevalence)
     check_level(level)
-    roles = Roles.of(system, None, None, cluster, weight)
-    grouped = cluster is not None or weight is not None
+    roles = Roles.of(system, None, None, cluster, weight, strata)
+    grouped = bool(roles.cluster or roles.strata) or weight is not None
     found = at_thresholds(
         frame, label, score, positive, by, roles, overall=overall, missing=missing, tabled=grouped
     )
     blocks = []
-    for group, sums, units in _groups(found):
+    for group, sums, units in groups_of(found, ("pos", "neg") if grouped else ()):
         if kind == "reliability":
             columns = reliability(sums, bins, strategy, level, counted=not grouped, units=units)
         else:
@@ -180,11 +180,14 @@ def at_thresholds(
     return reduce(frame, [counts], chosen, roles, missing=missing, moments=tabled, tabled=tabled)
 
 
-def _groups(found: Reduced) -> Iterator[tuple[int, Sums, Units | None]]:
-    """The sums of every slice and system that has rows, and its units if there is a table."""
+def groups_of(
+    found: Reduced, of_units: Sequence[str] = ()
+) -> Iterator[tuple[int, Sums, Units | None]]:
+    """The sums of every slice and system that has rows; and those ``of_units``, if any."""
     table = found.tables[0]
     if isinstance(table, Table):
-        yield from by_group(table, found.shape[1])
+        for group, sums, units in by_group(table, found.shape[1], of_units):
+            yield group, sums, units if of_units else None
     else:
         for group, sums in sums_of(table):
             yield group, sums, None
@@ -196,7 +199,7 @@ def assembled(
     """The columns of all groups below one another, with the keys in front."""
     lengths = [len(columns["n"]) for _, columns, _ in blocks]
     if not blocks:
-        raise EvalError("every row is missing its label or its score: there is no curve")
+        raise EvalError("no row of any slice has a label and a score: there is no curve")
     names = blocks[0][1]
     rows = pl.DataFrame(
         {

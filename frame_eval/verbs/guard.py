@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import By, Columns, Slices, Source, slices, unwrapped
+from frame_eval.columns import (
+    By,
+    Columns,
+    Crossed,
+    Slices,
+    Source,
+    cluster_ways,
+    slices,
+    unwrapped,
+)
 from frame_eval.errors import EvalError, GuardFailed, check_option, did_you_mean, listing
 from frame_eval.evaluation import Bound, verb
 from frame_eval.inference.details import DETAILS
@@ -19,7 +28,14 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, filtered, result_frame
 from frame_eval.verbs.compare import Contrasts, Unmatched, contrast, position_of
 from frame_eval.verbs.rules import Rule, text_of
-from frame_eval.verbs.summary import Measured, Missing, check_level, check_names, measure
+from frame_eval.verbs.summary import (
+    Measured,
+    Missing,
+    check_level,
+    check_names,
+    check_ways,
+    measure_ways,
+)
 
 NUMBERS = (
     "metric",
@@ -49,8 +65,9 @@ def guard(
     example: Columns | None = None,
     baseline: Any = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     paired: bool = True,
     unmatched: Unmatched = "raise",
@@ -74,7 +91,7 @@ def guard(
     baseline
         The system that the others are compared with; needed for ``max_drop`` and ``max_rise``,
         and not itself guarded.
-    by, system, example, trial, cluster, weight, overall, missing
+    by, system, example, trial, cluster, weight, strata, overall, missing
         As in :func:`summary`.
     paired, unmatched
         As in :func:`compare`.
@@ -115,12 +132,17 @@ def guard(
                 "a result frame has its slices and baseline; by= and baseline= are of rows"
             )
         return _worst_first([_of_result(result, one) for one in rules])
-    roles = Roles.of(system, example, trial, cluster, weight)
-    asked = Asked(slices(by, overall), roles, baseline, paired, unmatched, missing)
+    ways = tuple(
+        Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
+    )
+    check_ways(ways)
+    asked = Asked(slices(by, overall), ways, baseline, paired, unmatched, missing)
     for one in rules:
         _check_answerable(one, asked, level)
     found = _measured(frame, rules, asked)
-    return _worst_first([_judged(at, one, level) for one, at in zip(rules, found, strict=True)])
+    return _worst_first(
+        [_judged(at, one, level, asked.slices) for one, at in zip(rules, found, strict=True)]
+    )
 
 
 @dataclass(frozen=True)
@@ -128,11 +150,16 @@ class Asked:
     """What ``guard`` was asked besides the rules."""
 
     slices: Slices
-    roles: Roles
+    ways: tuple[Roles, ...]
     baseline: Any
     paired: bool
     unmatched: Unmatched
     missing: Missing
+
+    @property
+    def roles(self) -> Roles:
+        """The roles, clusters in the first way that they have."""
+        return self.ways[0]
 
 
 def _check_rules(rules: Sequence[Any]) -> None:
@@ -154,6 +181,8 @@ def _check_answerable(one: Rule, asked: Asked, level: float) -> None:
     _metric_of(one)
     if one.compares and asked.baseline is None:
         raise EvalError(f"the rule {str(one)!r} needs baseline=<the system to compare to>")
+    if one.compares and len(asked.ways) > 1:
+        raise EvalError(f"crossed clusters go with rules of one system, not with {str(one)!r}")
     if asked.baseline is not None and not asked.roles.system:
         raise EvalError("baseline= needs system=<the column that names the systems>")
     check_names(asked.slices.shown, (*NUMBERS, *FRONT))
@@ -207,7 +236,14 @@ def _pass(frame: Any, one: Rule, metrics: Sequence[Metric], asked: Asked) -> Mea
             whole=False,
         )
     else:
-        found = measure(rows, metrics, asked.slices, asked.roles, asked.missing, apart=True)
+        found = measure_ways(
+            rows,
+            metrics,
+            asked.slices,
+            asked.ways,
+            asked.missing,
+            apart=len(asked.ways) == 1,
+        )
     if one.where is not None:
         _check_systems(frame, one, found.found.systems, asked.roles.system)
     return found
@@ -297,12 +333,12 @@ def _relative(pairs: Contrasts, bound: float) -> At:
     return at
 
 
-def _judged(at: At, one: Rule, level: float) -> pl.DataFrame:
+def _judged(at: At, one: Rule, level: float, asked: Slices) -> pl.DataFrame:
     """The verdict of every slice on one rule."""
     table = at(2 * level - 1)
     passes, fails = _sides(table, one)
     named = np.zeros_like(fails)
-    for family in _families(table, one):
+    for family in _families(table, one, asked.is_whole(table)):
         if (fails & family).any():
             named |= _holm(at, one, level, family)
     return _with_verdicts(table, one, passes, fails, named)
@@ -316,12 +352,9 @@ def _sides(table: pl.DataFrame, one: Rule) -> tuple[Flags, Flags]:
     return inside, (above < low) | (below > high)
 
 
-def _families(table: pl.DataFrame, one: Rule) -> list[Flags]:
+def _families(table: pl.DataFrame, one: Rule, whole: Flags) -> list[Flags]:
     """The rows whose failures are named together: the slices, and the whole on its own."""
     tested = (table["n"] >= (one.min_n or 0)).to_numpy()
-    if "slice" not in table.columns:
-        return [tested]
-    whole = (table["slice"] == "overall").to_numpy()
     return [tested & ~whole, tested & whole]
 
 

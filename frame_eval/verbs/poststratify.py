@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import Columns, Slices, Source, names, slices, unwrapped
+from frame_eval.columns import (
+    Columns,
+    Crossed,
+    Slices,
+    Source,
+    cluster_ways,
+    names,
+    slices,
+    unwrapped,
+)
 from frame_eval.errors import EvalError, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import intervals
@@ -22,7 +31,14 @@ from frame_eval.reduce import Roles, distinct, result_frame
 from frame_eval.table import Floats, Ints
 from frame_eval.verbs.compare import Contrast, Unmatched, contrast
 from frame_eval.verbs.results import joined, with_keys
-from frame_eval.verbs.summary import Missing, check_level, check_metrics, measure
+from frame_eval.verbs.summary import (
+    Missing,
+    check_level,
+    check_metrics,
+    check_ways,
+    measure,
+    measure_ways,
+)
 
 COLUMNS = (
     "class",
@@ -55,8 +71,9 @@ def poststratify(
     system: Columns | None = None,
     example: Columns | None = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     baseline: Any = None,
     unmatched: Unmatched = "raise",
     level: float = 0.95,
@@ -70,7 +87,7 @@ def poststratify(
 
     Parameters
     ----------
-    frame, metrics, system, example, trial, cluster, weight, missing
+    frame, metrics, system, example, trial, cluster, weight, strata, missing
         As in :func:`summary`.
     by
         The column(s) that make the slices.
@@ -124,10 +141,15 @@ def poststratify(
     if not keys:
         raise EvalError("say by=<the columns that make the slices>")
     check_level(level)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    ways = tuple(
+        Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
+    )
+    check_ways(ways)
+    if len(ways) > 1 and baseline is not None:
+        raise EvalError("crossed clusters go with poststratify of single systems, no baseline=")
     shares = _shares(frame, keys, target)
     chosen = slices(list(keys), overall=False)
-    asked = _Question(frame, metrics, chosen, roles, shares, level, missing)
+    asked = _Question(frame, metrics, chosen, ways, shares, level, missing)
     return _summaries(asked) if baseline is None else _differences(asked, baseline, unmatched)
 
 
@@ -138,7 +160,7 @@ class _Question:
     frame: Any
     metrics: Sequence[Metric]
     chosen: Slices
-    roles: Roles
+    ways: tuple[Roles, ...]
     shares: dict[tuple[Any, ...], float]
     level: float
     missing: Missing
@@ -195,9 +217,9 @@ def _is_share(given: object) -> bool:
 
 def _summaries(asked: _Question) -> pl.DataFrame:
     """Every metric of every system, re-weighted."""
-    frame, metrics, roles, level = asked.frame, asked.metrics, asked.roles, asked.level
-    found = measure(frame, metrics, asked.chosen, roles, asked.missing)
-    raw = measure(frame, metrics, Slices(), roles, asked.missing, moments=False)
+    frame, metrics, level = asked.frame, asked.metrics, asked.level
+    found = measure_ways(frame, metrics, asked.chosen, asked.ways, asked.missing)
+    raw = measure(frame, metrics, Slices(), asked.ways[0], asked.missing, moments=False)
     count, systems = found.found.shape
     share = np.repeat(asked.mix(found.found.slices), systems)
     into = np.where(share > 0, np.tile(np.arange(systems), count), -1)
@@ -225,7 +247,7 @@ def _summaries(asked: _Question) -> pl.DataFrame:
 
 def _differences(asked: _Question, baseline: Any, unmatched: Unmatched) -> pl.DataFrame:
     """The differences of every system from the baseline, re-weighted."""
-    frame, metrics, roles, level = asked.frame, asked.metrics, asked.roles, asked.level
+    frame, metrics, roles, level = asked.frame, asked.metrics, asked.ways[0], asked.level
     found, raw = (
         contrast(frame, metrics, chosen, roles, baseline, True, unmatched, asked.missing)
         for chosen in (asked.chosen, Slices())

@@ -13,10 +13,9 @@ from frame_eval.columns import By, Columns, Input, Source, flag, number, score, 
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import routed
-from frame_eval.inference.ranked import sums_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, reduce
-from frame_eval.verbs.curve import NAMES, assembled, check_points
+from frame_eval.verbs.curve import NAMES, assembled, check_points, groups_of
 from frame_eval.verbs.summary import check_level, check_names
 
 COLUMNS = ("handed_on", "accuracy_kept", "cost")
@@ -33,7 +32,9 @@ def routing(
     fallback_cost: Source | float = 1.0,
     by: By = None,
     system: Columns | None = None,
+    cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     points: int | None = 1000,
     level: float = 0.95,
@@ -58,11 +59,12 @@ def routing(
     cost, fallback_cost
         What a row costs at the system, which answers all of them, and what it costs more where it
         is handed on: numeric columns or numbers.
-    by, system, weight, overall, points
+    by, system, cluster, weight, strata, overall, points
         As in :func:`curve`.
     level
-        Of the pointwise band of ``accuracy``, Wilson's interval, rows taken as independent; null
-        with weights and where ``fallback`` is a number.
+        Of the pointwise band of ``accuracy``: the interval that :func:`summary` has for it at that
+        threshold, Wilson's, with clusters or weights on the effective size. Null where ``fallback``
+        is a number.
     missing
         Null or NaN in a column: ``"raise"`` or ``"drop"``.
 
@@ -95,7 +97,7 @@ def routing(
     if isinstance(fallback, (int, float)) and not 0 <= fallback <= 1:
         raise EvalError(f"fallback={fallback!r} is neither a column nor an accuracy in [0, 1]")
     chosen = slices(by, overall)
-    roles = Roles.of(system, None, None, None, weight)
+    roles = Roles.of(system, None, None, cluster, weight, strata)
     check_names((*chosen.shown, *roles.system), (*NAMES, *COLUMNS))
     inputs: dict[str, Input] = {"y": flag(correct), "s": score(confidence)}
     fixed: dict[str, float] = {}
@@ -110,11 +112,12 @@ def routing(
             inputs[name] = build(given)
     sums = partial(_sums, [name for name in inputs if name not in ("y", "s")])
     metric = Metric("routing", inputs, sums, sums, cells=("s",), ordered=True)
-    found = reduce(frame, [metric], chosen, roles, missing=missing, moments=False)
-    counted = weight is None and "other" not in fixed
+    banded = "other" not in fixed
+    grouped = banded and (bool(roles.cluster or roles.strata) or weight is not None)
+    found = reduce(frame, [metric], chosen, roles, missing=missing, moments=grouped, tabled=grouped)
     blocks = [
-        (group, routed(cells, fixed, points, level, counted=counted), None)
-        for group, cells in sums_of(found.tables[0])
+        (group, routed(cells, fixed, points, level, counted=banded, units=units), None)
+        for group, cells, units in groups_of(found, ("pos", "neg", "other") if grouped else ())
     ]
     return assembled(found, blocks, "routing")
 

@@ -134,10 +134,10 @@ def summary(
     Notes
     -----
     Clustered errors: Bell and McCaffrey (2002), Imbens and Kolesar (2016). Wilson (1927); on an
-    effective size Korn and Graubard (1998). Bootstrap intervals: Efron (1987), Davison and Hinkley
-    (1997); limits are order statistics of the replicates. Measured coverage of the defaults is in
-    ``benchmarks/coverage.md``: at least 93.5 % with ten effective failures, except for rates near
-    1 in a hundred or more very unequal clusters, whose few failures come together (90 to 92 %).
+    effective size Korn and Graubard (1998), with the design effect at least what one correlation in
+    all clusters implies (Franco, Little, Louis and Slud 2019). Bootstrap intervals: Efron (1987),
+    Davison and Hinkley (1997); limits are order statistics of the replicates. Measured coverage of
+    the defaults is in ``benchmarks/coverage.md``: 93.5 % and more with ten effective failures.
 
     Examples
     --------
@@ -160,13 +160,13 @@ def summary(
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
     if details and drawn:
         raise EvalError(f"details=True goes with analytic intervals, not {interval!r}")
-    if len(roles) > 1 and (drawn or simultaneous or details or strata is not None):
-        raise EvalError("crossed clusters go with analytic intervals, one at a time, no strata")
+    check_ways(roles)
+    if len(roles) > 1 and (drawn or simultaneous or details):
+        raise EvalError("crossed clusters go with analytic intervals, one at a time, no details")
     moments = details or (interval is not None and not drawn)
     apart = not (drawn or simultaneous or details or len(roles) > 1)
     how = {"moments": moments, "alike": drawn, "tabled": details, "apart": apart}
-    measured = [measure(frame, metrics, chosen, one, missing, **how) for one in roles]
-    found = measured[0].crossed(*measured[1:]) if len(roles) > 1 else measured[0]
+    found = measure_ways(frame, metrics, chosen, roles, missing, **how)
     draws = check_draws(resamples, seed)
     levels = found.simultaneous(check_level(level), draws) if simultaneous else None
     return found.table(interval, check_level(level), draws=draws, levels=levels, laid_open=details)
@@ -283,13 +283,25 @@ def measure(
         alike=alike,
         tabled=tabled or alike,
         apart=apart,
-        counted=True,
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
         for position, (metric, label, table) in enumerate(per_class(metrics, found))
     )
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
+
+
+def measure_ways(
+    frame: Any,
+    metrics: Sequence[Metric],
+    chosen: Slices,
+    ways: Sequence[Roles],
+    missing: Missing,
+    **how: bool,
+) -> Measured:
+    """The same, clustered in one way, or in each of two and both together."""
+    first, *others = (measure(frame, metrics, chosen, roles, missing, **how) for roles in ways)
+    return first.crossed(*others) if others else first
 
 
 def _estimated(metric: Metric, table: Any, shape: tuple[int, int], errors: bool) -> Linear:
@@ -306,12 +318,28 @@ def check_metrics(metrics: Sequence[Any]) -> Sequence[Metric]:
     seen: set[str] = set()
     for metric in metrics:
         if not isinstance(metric, Metric):
-            hint = f": did you mean fe.mean({metric!r})?" if isinstance(metric, str) else ""
-            raise EvalError(f"{metric!r} is not a metric{hint}")
+            raise EvalError(f"{metric!r} is not a metric{_instead(metric)}")
         if metric.name in seen:
             raise EvalError(f"two metrics are called {metric.name!r}; rename one with .alias()")
         seen.add(metric.name)
     return metrics
+
+
+def _instead(given: object) -> str:
+    """What may have been meant by something that is not a metric."""
+    if isinstance(given, str):
+        return f": did you mean fe.mean({given!r})?"
+    if isinstance(given, (list, tuple)):
+        return "; name metrics one after the other, or unpack them: *metrics"
+    if callable(given):
+        return "; call it with the columns that it is about"
+    return ""
+
+
+def check_ways(ways: Sequence[Roles]) -> None:
+    """Raise for crossed clusters within strata."""
+    if len(ways) > 1 and ways[0].strata:
+        raise EvalError("crossed clusters go without strata")
 
 
 def check_level(level: float) -> float:
@@ -352,7 +380,9 @@ def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, A
             continue
         known, wanted = metric.per_class.known(table.classes), metric.per_class.labels
         if wanted is not None and not set(wanted) & set(known):
-            raise EvalError(f"no class is among labels={wanted!r}. Classes: {listing(known)}.")
+            raise EvalError(
+                f"no class is among labels={list(wanted)!r}. Classes: {listing(known)}."
+            )
         result += [
             (
                 metric.per_class.of(value).alias(metric.name),

@@ -12,7 +12,6 @@ from frame_eval.columns import By, Columns, Source
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import Flagged
-from frame_eval.inference.ranked import sums_of
 from frame_eval.inference.thresholds import (
     Criterion,
     by_cost,
@@ -21,7 +20,7 @@ from frame_eval.inference.thresholds import (
     by_recall,
 )
 from frame_eval.reduce import Roles
-from frame_eval.verbs.curve import at_thresholds
+from frame_eval.verbs.curve import at_thresholds, groups_of
 from frame_eval.verbs.results import with_keys
 
 POINT = ("threshold", "objective", "tp", "fp", "fn", "tn", "precision", "recall", "fpr")
@@ -111,11 +110,11 @@ def best_threshold(
         frame, label, score, positive, by, roles, overall=overall, missing=missing
     )
     groups, rows = [], []
-    for group, sums in sums_of(found.tables[0]):
+    for group, sums, _ in groups_of(found):
         groups.append(group)
         rows.append(_row(rule, Flagged.of(sums, counted=weight is None)))
     if not rows:
-        raise EvalError("every row is missing its label or its score: there is no threshold")
+        raise EvalError("no row of any slice has a label and a score: there is no threshold")
     systems = found.shape[1]
     code = np.array(groups)
     whole = [name for name in WHOLE if weight is None or name == "n"]

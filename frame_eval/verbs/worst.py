@@ -83,6 +83,7 @@ def worst(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     min_n: int = 10,
     interval: Interval = "auto",
     level: float = 0.95,
@@ -98,7 +99,7 @@ def worst(
 
     Parameters
     ----------
-    frame, by, system, example, trial, cluster, weight, missing
+    frame, by, system, example, trial, cluster, weight, strata, missing
         As in :func:`summary`. Each system has slices and ranks of its own.
     metric
         One metric that says which direction is better.
@@ -134,9 +135,10 @@ def worst(
     Simultaneous intervals: signs on the joint cluster influences, studentised anew in each draw
     (Cameron, Gelbach and Miller 2008; Romano and Wolf 2005); without clusters Sidak (1967). The
     test takes both variances under the hypothesis of one rate, and the covariance of clusters that
-    are in the slice and in the rest. Ranks: Mogstad, Romano, Shaikh and Wilhelm (2024).
-    Pooling: Armstrong, Kolesar and Plagborg-Moller (2022), for shares with variances from the rate
-    of all slices.
+    are in the slice and in the rest; strata do not make the variance of independent rows under one
+    rate smaller, which is cautious. Ranks: Mogstad, Romano, Shaikh and Wilhelm (2024). Pooling:
+    Armstrong, Kolesar and Plagborg-Moller (2022), for shares with variances from the rate of all
+    slices.
 
     Examples
     --------
@@ -167,14 +169,14 @@ def worst(
     if not chosen.shown:
         raise EvalError("say by=<the columns that make the slices>")
     draws = check_draws(resamples, seed)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     check_names((*chosen.shown, *roles.system), COLUMNS)
     if chosen.stacked:
         chosen = slices(by, overall=True)
     found = measure(frame, [metric], chosen, roles, missing, tabled=True)
     whole = None
     if chosen.stacked:
-        whole = int((found.found.slices["slice"] == "overall").arg_max() or 0)
+        whole = int(chosen.is_whole(found.found.slices).argmax())
     return _Worst(found, whole, min_n, interval, check_level(level), draws).table()
 
 

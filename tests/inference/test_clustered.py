@@ -133,17 +133,38 @@ def test_cr2_is_the_matrix_form(sizes, seed, column):
     if column == "ok":
         rate = one(frame, fe.rate(column), cluster="c")
         assert_allclose(rate["std_error"], np.sqrt(value), rtol=1e-9)
-        low, high = wilson_on(y.mean(), len(y), value, df)
+        low, high = wilson_on(y, c, value, df)
         assert_allclose([rate["ci_low"], rate["ci_high"]], [low, high], rtol=1e-9)
 
 
-def wilson_on(p, n, variance, df, level=0.95):
-    """Wilson on the effective size of ../shared/statistics.md."""
+def wilson_on(y, c, variance, df, level=0.95):
+    """Wilson on the size that the CR2 variance leaves, and at most one correlation of all rows."""
+    p, n = y.mean(), len(y)
     t = stats.t(n - 1).ppf(0.5 + level / 2) / stats.t(df).ppf(0.5 + level / 2)
     size = min(n, n / max(1, variance * (n - 1) / (p * (1 - p))) * t**2)
+    alike = np.where(c[:, None] == c[None, :], anova(y - p, c), 0.0)
+    np.fill_diagonal(alike, 1.0)
+    size = min(size, n**2 / alike.sum())
     z = stats.norm.ppf(0.5 + level / 2)
     centre, half = p + z**2 / 2 / size, z * np.sqrt(p * (1 - p) / size + z**2 / 4 / size**2)
     return (centre - half) / (1 + z**2 / size), (centre + half) / (1 + z**2 / size)
+
+
+@pytest.mark.parametrize("weight", [None, "same"])
+def test_failures_that_miss_the_large_clusters_say_little_of_them(weight):
+    """The CR2 variance is then small by chance; the correlation of all rows is not."""
+    sizes = np.r_[np.full(30, 2), np.full(10, 40)]
+    c = np.repeat(np.arange(40), sizes)
+    y = 1.0 - (c < 5)
+    frame = pl.DataFrame({"c": c, "ok": y.astype(int), "same": np.full(len(y), 3.0)})
+    value, df = bell_mccaffrey(y, c)
+    p, n, icc = y.mean(), len(y), anova(y - y.mean(), c)
+    assert icc == 1
+    robust, implied = value * (n - 1) / (p * (1 - p)), (sizes**2).sum() / n
+    assert 1 < robust < implied / 5
+    found = one(frame, fe.rate("ok"), cluster="c", weight=weight)
+    assert f"n_eff={n / implied:.4g}," in found["method"]
+    assert_allclose([found["ci_low"], found["ci_high"]], wilson_on(y, c, value, df), rtol=1e-9)
 
 
 def test_equal_clusters_give_cr1_and_one_less_degree():

@@ -12,6 +12,7 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, average_precision_score
 
 import frame_eval as fe
+from benchmarks import coverage
 from benchmarks.coverage import Section, report
 from benchmarks.study import usual
 from benchmarks.study.cells import (
@@ -23,6 +24,7 @@ from benchmarks.study.cells import (
     covered,
     limits_of,
     mean,
+    paired_ranks,
     promised,
     rank,
     share,
@@ -49,6 +51,9 @@ CELLS = {
     "AUC": partial(rank, "AUC", (100,), 1.0, 0.5),
     "AUC, clusters": partial(rank, "AUC", equal(30), 1.0, 0.3, 0.2),
     "AP": partial(rank, "AP", (500,), 1.0, 0.2),
+    "AUC, paired": partial(paired_ranks, (100,), 0.05),
+    "AUC, paired, clusters": partial(paired_ranks, equal(30), 0.05, 0.2),
+    "AUC, size": partial(paired_ranks, equal(30), 0.0, 0.2),
 }
 
 
@@ -81,6 +86,17 @@ def test_the_worst_slice_is_covered(icc):
     assert found.scores[OURS].share > found.scores["pointwise (ours)"].share
 
 
+@pytest.mark.parametrize(
+    ("sizes", "p", "icc"), [(unequal(100), 0.95, 0.2), (unequal(300), 0.99, 0.1)]
+)
+def test_rare_failures_that_come_together_are_covered(sizes, p, icc):
+    found = share("rate", sizes, p, icc, effort=Effort(3000, 8_000_000, 20))
+    assert found.effective > 10
+    # 92 to 93 with the effective size from CR2 alone.
+    assert found.scores[OURS].share >= 0.94
+    assert found.scores[OURS].width < 1.15
+
+
 def test_the_usual_cr1_undercovers_with_few_unequal_clusters():
     found = CELLS["rate, repositories"](effort=EFFORT)
     ours, usually = (found.scores[title].share for title in (OURS, "CR1, t"))
@@ -100,6 +116,23 @@ def test_a_broken_promise_is_named():
     assert "Of 5 cells 4 are under a promise" in text
     assert "fails:\n\n- A rate: three (90.5)\n- A rate: four (9.0)\n" in text
     assert "open:\n\n- A rate: two (92.0)\n" in text
+
+
+def test_measured_cells_are_kept_and_taken_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(coverage, "KEPT", tmp_path)
+    made = []
+
+    def cell(name, effort):
+        made.append(name)
+        return Cell(name, 20.0, 0.935, scores={OURS: Score(940, 1000, 1.5)})
+
+    section = Section("A rate", "", [partial(cell, name) for name in ("one", "two", "three")])
+    assert coverage.kept(section) == []
+    first = coverage.measure(Section("A rate", "", section.cells[:2]), [])
+    again = coverage.measure(section, coverage.kept(section))
+    assert made == ["one", "two", "three"]
+    assert again[:2] == first
+    assert coverage.kept(section) == again
 
 
 def test_a_missing_limit_is_a_miss():

@@ -53,6 +53,44 @@ def test_against_statsmodels(column):
     assert_allclose(row["std_error"].item() ** 2, plain, rtol=0.15)
 
 
+@pytest.mark.parametrize("metric", [fe.mean("x"), fe.rate("ok"), fe.f1("ok", "y"), fe.median("x")])
+def test_a_mix_of_slices(metric):
+    """The variance by item, plus by rater, less by both, each of the same mix."""
+    frame = ratings()
+    ask = {"by": "lang", "target": {"de": 0.8, "sw": 0.2}}
+    ways = "item", "rater", ["item", "rater"]
+    single = [frame.eval.poststratify(metric, cluster=way, **ask) for way in ways]
+    one, other, both = (found["std_error"].item() ** 2 for found in single)
+    row = frame.eval.poststratify(metric, cluster=WAYS, **ask).row(0, named=True)
+    if metric.quantile is None:
+        # A quantile's density is taken as wide as its error is.
+        expected = max(one + other - both, one, other)
+        assert_allclose(row["std_error"], np.sqrt(expected), rtol=1e-9)
+    else:
+        assert row["std_error"] > 0
+    assert row["clusters"] == 15
+    assert_allclose(row["estimate"], single[0]["estimate"].item(), rtol=1e-12)
+
+
+def test_rules_of_a_guard():
+    frame = ratings()
+    found = frame.eval.guard(fe.rule(fe.mean("x"), max=0.5), by="lang", cluster=WAYS).sort("lang")
+    expected = frame.eval.summary(fe.mean("x"), by="lang", cluster=WAYS, level=0.9)
+    assert_allclose(found["ci_high"].to_numpy(), expected["ci_high"].to_numpy(), rtol=1e-12)
+    two = pl.concat([frame.with_columns(m=pl.lit(name)) for name in "ab"])
+    with pytest.raises(fe.EvalError, match="crossed clusters go with rules of one system"):
+        two.with_columns(id=pl.int_range(pl.len()).over("m")).eval.guard(
+            fe.rule(fe.mean("x", better="higher"), max_drop=0.1),
+            system="m", example="id", baseline="a", cluster=WAYS,
+        )  # fmt: skip
+    for ask in (
+        lambda: frame.eval.summary(fe.mean("x"), cluster=WAYS, strata="lang"),
+        lambda: frame.eval.guard(fe.rule(fe.mean("x"), max=1), cluster=WAYS, strata="lang"),
+    ):
+        with pytest.raises(fe.EvalError, match="without strata"):
+            ask()
+
+
 def test_without_factors_it_is_statsmodels():
     frame = ratings()
     row = frame.eval.summary(fe.mean("x"), cluster=WAYS, interval="cr0")

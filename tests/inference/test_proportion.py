@@ -167,6 +167,14 @@ def test_effective_size_against_the_formula():
     assert_allclose(n_star, want * ratio**2, rtol=1e-9)
 
 
+def test_the_design_effect_of_one_correlation_is_the_least():
+    n_eff, n_star = effective_size(0.8, 200, 0.8 * 0.2 / 60, 11.3, 0.95, 20, [1, 2, 3.32, 5, 50])
+    robust = 200 / (199 / 60)
+    assert_allclose(n_eff, [robust, robust, 200 / 3.32, 40, 4], rtol=1e-12)
+    ratio = stats.t.ppf(0.975, 199) / stats.t.ppf(0.975, 11.3)
+    assert_allclose(n_star, np.minimum(n_eff, robust * ratio**2), rtol=1e-9)
+
+
 @given(n=st.integers(2, 10_000), share=st.floats(0.05, 0.95), level=levels)
 @settings(deadline=None)
 def test_singleton_clusters_are_plain_rows(n, share, level):

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import frame_eval as fe
+from frame_eval.inference.pairs import mcnemar_score
 
 REPLICATES = 1000
 # As unequal as the repositories of SWE-bench Verified.
@@ -60,6 +61,18 @@ def bounds(count, total=REPLICATES):
     """Limits that hold the true share with 99.9 % on either side."""
     exact = stats.binomtest(int(count), total).proportion_ci(0.998, "exact")
     return exact.low, exact.high
+
+
+@pytest.mark.parametrize("n", [12, 30, 50, 100, 150, 300])
+@pytest.mark.parametrize("discordance", [0.1, 0.3, 0.5])
+def test_size_of_the_paired_score_test_by_enumeration(n, discordance):
+    b, c = np.indices((n + 1, n + 1)).reshape(2, -1)
+    shares = [discordance / 2, discordance / 2, 1 - discordance]
+    b, c = b[b + c <= n], c[b + c <= n]
+    chance = stats.multinomial.pmf(np.stack([b, c, n - b - c], -1), n, shares)
+    rejects = mcnemar_score(b, c)[1] < 0.05
+    assert chance.sum() == pytest.approx(1, abs=1e-9)
+    assert chance[rejects].sum() <= 0.055
 
 
 CELLS = {

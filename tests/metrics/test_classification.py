@@ -106,6 +106,20 @@ class TestScoresPerClass:
         assert result["estimate"].item() == score(y, p, zero_division=zero)
 
 
+@pytest.mark.parametrize("zero", [None, 0, 1])
+def test_an_expression_has_the_value_of_nothing(zero):
+    """Also of a group whose rows are all missing, which has none."""
+    frame = pl.DataFrame(
+        {"g": [0, 0, 1, 2], "y": [1, 0, 1, None], "p": [0, 0, 1, 1]},
+        schema_overrides={"y": pl.Int8},
+    )
+    for metric in (fe.precision("y", "p", zero_division=zero), fe.f1("y", "p", zero_division=zero)):
+        found = frame.group_by("g").agg(metric.expr()).sort("g")[metric.name].to_list()
+        expected = frame.eval.summary(metric, by="g", missing="drop")["estimate"].to_list()
+        assert found == expected
+    assert found[1:] == [1.0, None]
+
+
 @pytest.mark.parametrize("labels", [[1], [True], [1.0]])
 @pytest.mark.parametrize("dtype", [pl.Int8, pl.Float64, pl.Boolean])
 def test_numeric_labels_are_numbers(labels, dtype):

@@ -271,6 +271,27 @@ def test_multiclass_scores_as_expressions(metric):
     assert_allclose(found, expected, rtol=1e-12)
 
 
+def test_tokenizers_that_differ_are_noted():
+    """Perplexities per different tokens do not compare, bits per byte of the same text do."""
+    rng = np.random.default_rng(2)
+    rows = pl.DataFrame({"m": ["a"] * 30 + ["b"] * 30, "id": [*range(30)] * 2}).with_columns(
+        nll=pl.Series(rng.gamma(5.0, 3.0, 60)), bytes=40 + pl.col("id"), tokens=10 + pl.col("id")
+    )
+    roles = {"system": "m", "example": "id", "baseline": "a"}
+    metrics = fe.perplexity("nll", "tokens"), fe.bits_per_byte("nll", "bytes")
+    alike = rows.eval.compare(*metrics, **roles)
+    assert alike["note"].is_null().all()
+    other = rows.with_columns(pl.col("tokens") + (pl.col("m") == "b"))
+    found = other.eval.compare(*metrics, fe.mean("tokens"), **roles)
+    noted = dict(found.select("metric", "note").rows())
+    assert noted["perplexity"].endswith("tokens per row 25.5 against 24.5")
+    assert noted["bits_per_byte"] is None
+    assert "tokens per row" not in noted["mean(tokens)"]
+    fewer = rows.with_columns(pl.col("bytes") - (pl.col("m") == "b"))
+    note = fewer.eval.compare(metrics[1], **roles)["note"].item()
+    assert note == "other texts: bytes per row 53.5 against 54.5"
+
+
 def test_debiased_reliability_as_an_expression():
     metric = fe.brier_reliability("y", "q", bins=40, debiased=True)
     found = FRAME.group_by("g").agg(metric.expr()).sort("g")[metric.name]

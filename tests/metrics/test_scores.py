@@ -49,6 +49,17 @@ def test_the_gradient_of_a_restated_precision():
     assert_allclose([found[name][0] for name in names[1:]], steps[0, 1:], rtol=1e-8)
 
 
+@pytest.mark.parametrize(("negatives", "warned"), [(900, False), (890, True)])
+def test_few_negatives_for_a_rare_class(negatives, warned):
+    """At one positive in ten, 900 negatives come with 100 positives."""
+    frame = pl.DataFrame({"y": [1] * 100 + [0] * negatives}).with_columns(
+        s=pl.int_range(pl.len()).cast(float).sin()
+    )
+    note = frame.eval.summary(fe.average_precision("y", "s", at_prevalence=0.1))["note"].item()
+    assert ("; negatives as for 98.9 positives: biased upwards, errors too short" in note) == warned
+    assert note.startswith(f"prevalence {100 / (100 + negatives):.3g}")
+
+
 ROUGH = {
     "ks": fe.ks("y", "s"),
     "precision at recall": fe.precision_at_recall("y", "s", 0.6),
