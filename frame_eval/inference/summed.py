@@ -67,9 +67,8 @@ def of_matched(
     values = [*a.values(), *b.values()]
     rows = np.bincount(place, minlength=len(slice_of)).astype(float)
     columns = [rows, *(scattered(place, x, len(slice_of)) for x in values)]
-    counts = {"both": rows}
-    for name, which in _compared(metric, a, b, place.shape).items():
-        counts[name] = np.bincount(place[which], minlength=len(slice_of)).astype(float)
+    compared = _compared(metric, a, b, place.shape).items()
+    counts = {"both": rows, **{k: scattered(place, x, len(slice_of)) for k, x in compared}}
     counted = [counts.get(name, np.zeros_like(rows)) for name in COUNTED]
     both = Table(
         ("n", *(f"a_{name}" for name in a), *(f"b_{name}" for name in b)),
