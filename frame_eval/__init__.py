@@ -5,7 +5,7 @@ respect clusters.
 """
 
 from frame_eval.accessor import Evaluation, of, register
-from frame_eval.columns import col, crossed, cube, each, where
+from frame_eval.columns import col
 from frame_eval.errors import ColumnError, EvalError, GuardFailed
 from frame_eval.metrics.brier_decomposition import (
     brier_reliability,
@@ -54,6 +54,7 @@ from frame_eval.metrics.recalibration import calibration_intercept, calibration_
 from frame_eval.metrics.roc import gini, ks, partial_auc, roc_auc
 from frame_eval.metrics.sampling import pass_at_k
 from frame_eval.metrics.selective import abstention, accuracy_at_coverage, aurc
+from frame_eval.slices import crossed, cube, each, where
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion

@@ -11,10 +11,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 import pandas as pd
 import polars as pl
 
-from frame_eval.columns import names, slices
 from frame_eval.errors import EvalError, did_you_mean, listing
 from frame_eval.reduce import give_back
 from frame_eval.running import Run, current, running
+from frame_eval.slices import names, slices
 
 R = TypeVar("R")
 P = ParamSpec("P")

@@ -20,6 +20,7 @@ ANY = ["*"]
 LAYERS: list[tuple[str, list[str], list[str]]] = [
     ("errors", [], []),
     ("columns", ["errors"], ["polars", "pandas", "narwhals", "pyarrow", "numpy", "duckdb"]),
+    ("slices", ["columns", "errors"], ["polars", "pandas", "narwhals", "numpy"]),
     ("metrics", ["metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
     ("threads", [], []),
     ("table", ["threads", "errors"], ["numpy", "polars"]),  # Polars sorts faster
@@ -29,14 +30,22 @@ LAYERS: list[tuple[str, list[str], list[str]]] = [
         ["inference", "table", "threads", "metrics", "running", "errors"],
         ["numpy", "scipy"],
     ),
-    ("reduce*", ["reduce*", "table", "threads", "metrics", "columns", "running", "errors"], ANY),
+    (
+        "reduce*",
+        ["reduce*", "table", "threads", "metrics", "slices", "columns", "running", "errors"],
+        ANY,
+    ),
     ("units", ["units", "metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
-    ("evaluation", ["reduce*", "columns", "running", "errors"], ["pandas", "polars", "narwhals"]),
+    (
+        "evaluation",
+        ["reduce*", "slices", "columns", "running", "errors"],
+        ["pandas", "polars", "narwhals"],
+    ),
     (
         "verbs",
         [
             *["verbs", "evaluation", "reduce*", "units", "inference"],
-            *["table", "threads", "metrics", "columns", "running", "errors"],
+            *["table", "threads", "metrics", "slices", "columns", "running", "errors"],
         ],
         ["numpy", "polars", "narwhals"],
     ),
@@ -47,7 +56,7 @@ LAYERS: list[tuple[str, list[str], list[str]]] = [
     ("__init__", ANY, []),
 ]
 ENGINES = {"dask", "duckdb", "ibis", "pandas", "pyspark", "spark"}
-KNOW_ENGINES = ["reduce*", "columns", "accessor"]
+KNOW_ENGINES = ["reduce*", "columns", "slices", "accessor"]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 each_module = pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
-from frame_eval.columns import slices
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, reduce
+from frame_eval.slices import slices
 
 ROLES = {"system": "m", "example": ["set", "id"], "cluster": "doc"}
 METRICS = {

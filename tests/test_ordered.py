@@ -9,12 +9,12 @@ from scipy.stats import ks_2samp, rankdata
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import frame_eval as fe
-from frame_eval.columns import Slices
 from frame_eval.inference import cells
 from frame_eval.inference.linear import linear
 from frame_eval.inference.ranked import ranked
 from frame_eval.reduce import Roles, keys, reduce
 from frame_eval.reduce.keys import Column, Packed, Score, position, whole
+from frame_eval.slices import Slices
 
 RNG = np.random.default_rng(0)
 TINY, HUGE = np.finfo(float).smallest_subnormal, np.finfo(float).max

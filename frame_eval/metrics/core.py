@@ -23,6 +23,7 @@ Bounds: TypeAlias = "tuple[float | None, float | None]"
 Term: TypeAlias = "str | Callable[[Any], Any] | Array"
 
 _FEW = 6  # inputs of which all combinations are tried
+_BYTES = (np.int8, np.bool_)
 _HALF = 63  # the difference of two such numbers is one of a byte too
 
 
@@ -338,17 +339,14 @@ def _fit(metric: Metric) -> bool:
     names = list(metric.inputs)
     if len(names) > _FEW:
         return False
+
+    def sums_of(kind: type[np.generic], row: tuple[int, ...]) -> Mapping[str, Any]:
+        return metric.sums(Sums(dict(zip(names, map(kind, row), strict=True))))
+
+    rows = product((0, 1), repeat=len(names))
     try:
         with np.errstate(all="raise"):
-            return all(
-                _alike(
-                    *(
-                        metric.sums(Sums(dict(zip(names, map(kind, row), strict=True))))
-                        for kind in (np.int8, np.float64)
-                    )
-                )
-                for row in product((0, 1), repeat=len(names))
-            )
+            return all(_alike(sums_of(np.int8, row), sums_of(np.float64, row)) for row in rows)
     except Exception:  # noqa: BLE001  # the sums of a user may raise anything
         return False
 
@@ -356,7 +354,7 @@ def _fit(metric: Metric) -> bool:
 def _alike(small: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
     """Whether values are bytes, far from where these wrap, and the same as in floating point."""
     return all(
-        isinstance(value, (np.int8, np.bool_)) and abs(int(value)) <= _HALF and value == wide[name]
+        np.asarray(value).dtype in _BYTES and abs(int(value)) <= _HALF and value == wide[name]
         for name, value in small.items()
     )
 

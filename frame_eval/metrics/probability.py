@@ -10,16 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import (
-    Input,
-    Source,
-    label,
-    number,
-    of_truth,
-    probability,
-    summed,
-    total,
-)
+from frame_eval.columns import Input, Source, label, number, of_truth, probability, summed, total
 from frame_eval.errors import EvalError, check_share
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import (

@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import Slices, Source
+from frame_eval.columns import Source
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
@@ -46,6 +46,7 @@ from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import of_patterns, wide, wide_passes
 from frame_eval.running import current
+from frame_eval.slices import Slices
 from frame_eval.table import Ranked, Table
 
 __all__ = [

@@ -7,11 +7,12 @@ from typing import Any
 
 import narwhals as nw
 
-from frame_eval.columns import OF_A_CLASS, Input, unwrapped
+from frame_eval.columns import OF_A_CLASS, Input
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.prepare import Prepared
+from frame_eval.slices import unwrapped
 
 
 def flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> Any:

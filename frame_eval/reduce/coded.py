@@ -12,12 +12,12 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.keys import Column, blocks
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query
+from frame_eval.slices import unwrapped
 from frame_eval.table import (
     Floats,
     Ints,

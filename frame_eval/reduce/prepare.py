@@ -8,11 +8,12 @@ from typing import Any
 
 import narwhals as nw
 
-from frame_eval.columns import Columns, Input, Slices, Source, check_source, names
+from frame_eval.columns import Columns, Input, Source, check_source
 from frame_eval.errors import ColumnError, EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import Scan, collect, require
 from frame_eval.running import current
+from frame_eval.slices import Slices, names
 
 
 @dataclass(frozen=True)

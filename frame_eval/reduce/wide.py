@@ -14,7 +14,6 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 
-from frame_eval.columns import unwrapped
 from frame_eval.errors import EvalError, listing
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.means import is_mean
@@ -26,6 +25,7 @@ from frame_eval.reduce.passes import parts_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query, any_null
 from frame_eval.running import current
+from frame_eval.slices import unwrapped
 from frame_eval.table import COUNTED
 
 SIDES = ("a", "b")

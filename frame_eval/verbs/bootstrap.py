@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Source, slices
+from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError
 from frame_eval.evaluation import verb
 from frame_eval.inference.bootstrap import joint_replicates
@@ -15,6 +15,7 @@ from frame_eval.inference.linear import group_codes
 from frame_eval.inference.urns import kinds_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
+from frame_eval.slices import By, slices
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import Missing, check_draws, check_metrics, check_names, measure
 

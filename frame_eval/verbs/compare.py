@@ -12,18 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import (
-    By,
-    Columns,
-    Crossed,
-    Input,
-    Slices,
-    Source,
-    cluster_ways,
-    names,
-    slices,
-    unwrapped,
-)
+from frame_eval.columns import Columns, Input, Source
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import adjust as adjusting
@@ -44,6 +33,7 @@ from frame_eval.metrics.means import mean
 from frame_eval.metrics.roc import in_bins
 from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
 from frame_eval.running import current
+from frame_eval.slices import By, Crossed, Slices, cluster_ways, names, slices, unwrapped
 from frame_eval.table import Ints, Matched, Table, keyed
 from frame_eval.threads import concurrently
 from frame_eval.verbs.results import joined, with_keys

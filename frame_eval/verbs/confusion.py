@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Source, category, slices
+from frame_eval.columns import Columns, Source, category
 from frame_eval.errors import EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
@@ -17,6 +17,7 @@ from frame_eval.inference.linear import added, group_codes, linear, scattered
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import rate
 from frame_eval.reduce import Reduced, Roles, Table, reduce
+from frame_eval.slices import By, slices
 from frame_eval.table import packed
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import check_level, check_names

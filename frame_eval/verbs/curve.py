@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Source, score, slices
+from frame_eval.columns import Columns, Source, score
 from frame_eval.columns import label as label_of
 from frame_eval.errors import EvalError, check_option, check_whole
 from frame_eval.evaluation import verb
@@ -18,6 +18,7 @@ from frame_eval.inference.ranked import sums_of
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.scores import sides
 from frame_eval.reduce import Reduced, Roles, Table, reduce
+from frame_eval.slices import By, slices
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import check_level, check_names
 

@@ -11,21 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from frame_eval.columns import (
-    By,
-    Columns,
-    Crossed,
-    Slices,
-    Source,
-    cluster_ways,
-    slices,
-    unwrapped,
-)
+from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError, GuardFailed, check_option, did_you_mean, listing
 from frame_eval.evaluation import Bound, verb
 from frame_eval.inference.details import DETAILS
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, filtered, result_frame
+from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices, unwrapped
 from frame_eval.verbs.compare import Contrasts, Unmatched, contrast, position_of
 from frame_eval.verbs.rules import Rule, text_of
 from frame_eval.verbs.summary import (

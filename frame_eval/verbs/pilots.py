@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import Slices
 from frame_eval.inference import simulate as simulation
 from frame_eval.inference.paired import joint
 from frame_eval.inference.pilot import Pilot, pilot_of_pairs, pilot_of_rows, pilot_of_two
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
+from frame_eval.slices import Slices
 from frame_eval.verbs.compare import Unmatched, contrast, names_of
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import Missing, measure

@@ -11,12 +11,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Source, slices
+from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import free_verb
 from frame_eval.inference.power import Design, ExactPairs
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
+from frame_eval.slices import By, slices
 from frame_eval.verbs.cases import Case, Setup, assumed, case_of, numbers, questions
 from frame_eval.verbs.compare import Unmatched
 from frame_eval.verbs.pilots import Found, Pilots, pilots_of_pairs, pilots_of_rows

@@ -10,16 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import (
-    Columns,
-    Crossed,
-    Slices,
-    Source,
-    cluster_ways,
-    names,
-    slices,
-    unwrapped,
-)
+from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError, did_you_mean, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import intervals
@@ -28,6 +19,7 @@ from frame_eval.inference.mix import mixed
 from frame_eval.inference.paired import by_t, in_units, joint
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, result_frame
+from frame_eval.slices import Crossed, Slices, cluster_ways, names, slices, unwrapped
 from frame_eval.table import Floats, Ints
 from frame_eval.verbs.compare import Contrast, Unmatched, contrast
 from frame_eval.verbs.results import joined, with_keys

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import polars as pl
 
-from frame_eval.columns import By, Columns, Input, Source, flag, number, score, slices
+from frame_eval.columns import Columns, Input, Source, flag, number, score
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import routed
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, reduce
+from frame_eval.slices import By, slices
 from frame_eval.verbs.curve import NAMES, assembled, check_points, groups_of
 from frame_eval.verbs.summary import check_level, check_names
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Crossed, Slices, Source, cluster_ways, slices
+from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
@@ -24,6 +24,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.metrics.roc import in_bins
 from frame_eval.reduce import Ranked, Reduced, Roles, Table, reduce
 from frame_eval.running import current
+from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices
 from frame_eval.verbs.results import joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Source
+from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import Flagged
@@ -20,6 +20,7 @@ from frame_eval.inference.thresholds import (
     by_recall,
 )
 from frame_eval.reduce import Roles
+from frame_eval.slices import By
 from frame_eval.verbs.curve import at_thresholds, groups_of
 from frame_eval.verbs.results import with_keys
 

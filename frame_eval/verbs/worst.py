@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import By, Columns, Source, slices
+from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
@@ -27,6 +27,7 @@ from frame_eval.inference.selection import (
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
+from frame_eval.slices import By, slices
 from frame_eval.table import Floats, Ints, Table
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (

@@ -7,12 +7,12 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import frame_eval as fe
-from frame_eval.columns import slices
 from frame_eval.inference.linear import group_codes, linear
 from frame_eval.inference.resample import Draws, coins
 from frame_eval.inference.simultaneous import Family, family_of, joint_family
 from frame_eval.inference.variance import cr2
 from frame_eval.reduce import Roles, reduce
+from frame_eval.slices import slices
 
 ROLES = {"system": "m", "example": "id", "baseline": "a"}
 
