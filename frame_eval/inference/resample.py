@@ -128,6 +128,8 @@ def _by_poisson(counts: Ints) -> Draw:
         exact = (code[torn] + generator.random(len(torn))) / 2**16
         found = np.minimum(np.searchsorted(edges, law + exact, side="right"), ends[law] - 1)
         drawn[torn] = found - (ends - lengths - firsts)[law]
+        if len(looked_up) == len(places) == 1:  # in any order, since all are alike
+            return drawn.reshape(rows, kinds)
         of_packets = drawn.reshape(len(sizes), rows)
         weights = of_packets[places[0]]
         for place in places[1:]:
