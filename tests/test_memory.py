@@ -569,3 +569,24 @@ def test_progress_is_shown_on_a_terminal_and_can_be_silenced(monkeypatch, progre
 def test_progress_is_not_shown_elsewhere(capfd) -> None:
     assert list(shown(range(3), "work")) == [0, 1, 2]
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("bytes_per_row", range(200, 560, 24))
+def test_comparisons_fit_or_are_taken_in_passes(bytes_per_row) -> None:
+    rng = np.random.default_rng(5)
+    rows = pl.DataFrame(
+        {
+            "system": ["a"] * 2_000 + ["b"] * 2_000,
+            "example": [*range(2_000)] * 2,
+            "doc": [i // 4 for i in range(2_000)] * 2,
+            "part": [i // 4 % 3 for i in range(2_000)] * 2,
+            "ok": rng.random(4_000) < 0.6,
+        }
+    )
+    asked = {"by": "part", "system": "system", "example": "example", "baseline": "a"}
+    bounded = rows.lazy().eval.run(memory=4_000 * bytes_per_row)
+    for cluster in ("doc", None):
+        found = bounded.compare(fe.rate("ok"), cluster=cluster, **asked)
+        whole = rows.eval.compare(fe.rate("ok"), cluster=cluster, **asked)
+        for column in ("difference", "std_error", "ci_low", "ci_high", "p_value"):
+            np.testing.assert_allclose(found[column], whole[column], rtol=1e-9)

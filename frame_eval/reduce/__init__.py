@@ -43,7 +43,7 @@ from frame_eval.reduce.passes import (
     too_long,
 )
 from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
-from frame_eval.reduce.query import Query, layouts, query
+from frame_eval.reduce.query import Query, keys_of, layouts, query
 from frame_eval.reduce.wide import of_patterns, wide, wide_passes
 from frame_eval.running import current
 from frame_eval.slices import Slices
@@ -151,7 +151,9 @@ def side_by_side(
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
     examples = list(prepared.examples.values())
-    keys = [*prepared.groups, *examples]
+    # As many as would be asked for where they fit.
+    every = [keys_of(prepared, metric, by_example=True, alike=False) for metric in metrics]
+    keys = max(every, key=len)
     single = not prepared.trials and all(metric.unit is None for metric in metrics)
     if passes_of(prepared, keys, examples, 1 + len(metrics), single) == 1:
         return None
