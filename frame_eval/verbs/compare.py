@@ -823,15 +823,17 @@ def _adjusted(
 ) -> pl.Series:
     """p-values adjusted within their families; one that the data could not give counts as 1."""
     if family is None:
-        wanted = ["metric", "__fe_whole"]
-        rows = rows.hstack([pl.Series("__fe_whole", whole)])
+        keys = list(zip(rows["metric"], whole.tolist(), strict=True))
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        code = np.array([number[key] for key in keys], np.int64)
     else:
         wanted = names(family)
         for name in wanted:
             if name not in rows.columns:
                 hint = did_you_mean(name, rows.columns)
                 raise EvalError(f"family {name!r} is not a column of the result.{hint}")
+        code = codes(rows, wanted)[0]
     p = rows["p_value"].to_numpy()
     undefined = np.isnan(p) & (method is not None)
-    adjusted = adjusting.adjust_families(p, codes(rows, wanted)[0], adjust, undefined)
+    adjusted = adjusting.adjust_families(p, code, adjust, undefined)
     return pl.Series("p_adjusted", adjusted, nan_to_null=True)
