@@ -101,7 +101,7 @@ def joint_replicates(kinds: Sequence[Kinds], groups: Sequence[Ints], draws: Draw
     urns, members = [], []
     for one, wanted in zip(kinds, groups, strict=True):
         assert one.unit is not None
-        if strata is not None:
+        if strata is not None and one.stratum is not None:
             strata[one.unit] = one.stratum
         urns.append([urn(one, [int(g)], merged=False) for g in wanted])
         members.append([np.unique(one.unit[one.group == g]) for g in wanted])
