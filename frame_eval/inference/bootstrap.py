@@ -21,6 +21,8 @@ KINDS = get_args(Bootstrap)
 UNDEFINED = 0.01  # share of undefined resamples above which there is no interval
 FEW = 50  # units under which percentile intervals are too short
 _WIDEST = 32  # sums per unit for which studentising is worth its squares
+_ROUNDING = 1e-13  # of a squared value: variances of units under it are rounding
+_FLAT = "units are alike, or differ too little beside their size for t-statistics; try 'bca'"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
         return replace(NOTHING, note="one unit: no error can be estimated")
     if kind == "studentized":
         values, error = _studentized(drawn, coefficients, estimate, draws)
+        if not error:
+            return replace(NOTHING, note=_FLAT)
         found = _limits(values, estimate, level, draws, _Pivot(estimate, error))
         return replace(found, std_error=error)
     values = drawn.replicates(draws) @ coefficients
@@ -199,21 +203,22 @@ def _studentized(
         )
     squares = (matrix[:, :, None] * matrix[:, None, :]).reshape(len(matrix), -1)
 
-    def error(weights: Array, totals: Floats) -> Floats:
+    def value_and_error(weights: Array, totals: Floats) -> tuple[Floats, Floats]:
+        groups = drawn.of_totals(totals)
         slope = _gradient(lambda t: drawn.of_totals(t) @ coefficients, totals)
         moments = (weights @ squares).reshape(len(weights), *slope.shape[1:], -1)
         variance = np.einsum("rd,rde,re->r", slope, moments, slope)
-        errors: Floats = np.sqrt(np.maximum(variance, 0.0))
-        return errors
+        lost = variance * units <= _ROUNDING * (np.abs(groups) @ np.abs(coefficients)) ** 2
+        return groups @ coefficients, np.sqrt(np.where(lost, 0.0, variance))
 
+    units = drawn.counts.sum()
     every = drawn.counts[None].astype(float)
-    own = float(error(every, every @ matrix)[0])
+    own = float(value_and_error(every, every @ matrix)[1][0])
 
     def statistics(weights: Array) -> Floats:
-        totals = weights @ matrix
         with np.errstate(divide="ignore", invalid="ignore"):
-            values = drawn.of_totals(totals) @ coefficients
-            studentized: Floats = (values - estimate) / error(weights, totals)
+            values, error = value_and_error(weights, weights @ matrix)
+            studentized: Floats = (values - estimate) / error
         return studentized
 
     return np.concatenate(draws.each(statistics, drawn.counts, drawn.strata)), own

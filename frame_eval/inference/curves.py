@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -122,7 +123,7 @@ def by_group(
     table = table.take(table.rows > 0)
     code = group_codes(table, systems)
     starts = np.flatnonzero(np.diff(code, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(code)], strict=True):
+    for start, stop in pairwise([*starts, len(code)]):
         part = table.take(np.arange(start, stop))
         cells, cell = np.unique(part.cells[0], return_inverse=True)
         named = dict(zip(part.names, part.sums.T, strict=True))
