@@ -86,9 +86,7 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
     return found
 
 
-def joint_replicates(
-    kinds: Sequence[Kinds], groups: Sequence[Ints], units: int, draws: Draws
-) -> list[Floats]:
+def joint_replicates(kinds: Sequence[Kinds], groups: Sequence[Ints], draws: Draws) -> list[Floats]:
     """Replicates (resamples x groups) of several metrics from one set of drawn units.
 
     Units are single rows where they have no names; every group then has draws of its own.
@@ -98,9 +96,13 @@ def joint_replicates(
             [urn(one, [int(g)]) for g in wanted] for one, wanted in zip(kinds, groups, strict=True)
         ]
         return [np.hstack([drawn.replicates(draws) for drawn in urns]) for urns in alone]
+    units = 1 + max(int(one.unit.max(initial=0)) for one in kinds if one.unit is not None)
+    strata = None if kinds[0].stratum is None else np.zeros(units, np.int64)
     urns, members = [], []
     for one, wanted in zip(kinds, groups, strict=True):
         assert one.unit is not None
+        if strata is not None and one.stratum is not None:
+            strata[one.unit] = one.stratum
         urns.append([urn(one, [int(g)], merged=False) for g in wanted])
         members.append([np.unique(one.unit[one.group == g]) for g in wanted])
 
@@ -110,7 +112,7 @@ def joint_replicates(
             for ours, chosen in zip(urns, members, strict=True)
         ]
 
-    blocks = draws.each(values, np.ones(units, np.int64))
+    blocks = draws.each(values, np.ones(units, np.int64), strata)
     return [np.concatenate(block) for block in zip(*blocks, strict=True)]
 
 

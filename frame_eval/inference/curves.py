@@ -205,6 +205,10 @@ class Flagged:
             at=self.at[index],
         )
 
+    def last_at_least(self, threshold: float) -> int:
+        """The place of the lowest score that reaches a threshold; 0, which flags none, without."""
+        return int(np.searchsorted(-self.threshold, -threshold, side="right")) - 1
+
     def thinned(self, points: int | None) -> Flagged:
         """At most so many thresholds, among them the first and the last.
 
