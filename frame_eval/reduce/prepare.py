@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 
-from frame_eval.columns import Columns, Input, Source, check_source
+from frame_eval.columns import Columns, Input, Source, check_source, source_name
 from frame_eval.errors import ColumnError, EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import Scan, collect, require
@@ -173,13 +173,14 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     for i, (key, given) in enumerate(inputs.items()):
         columns = [_resolved(source, named) for source in given.sources]
         types = [dtypes[column] for column in columns]
-        given.check_dtypes(columns, types)
+        called = [source_name(source) for source in given.sources]
+        given.check_dtypes(called, types)
         _check_default_positive(given, columns[0], types[0], scan)
         alias = f"__fe_i{i}"
         value = _binned(scan, given, given.build(ns, [ns.col(c) for c in columns], types))
         made.append(value.alias(alias))
         prepared.inputs[key] = alias
-        prepared.read[alias] = (given, columns, types[0])
+        prepared.read[alias] = (given, called, types[0])
     if not made:
         made.append(ns.lit(0).alias("__fe_row"))
     prepared.native = scan.select(made)
@@ -221,8 +222,9 @@ def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -
     usual = dtype in (nw.Boolean, nw.Unknown) or dtype.is_numeric()
     if given.kind == "label" and given.positive is None and not usual:
         raise EvalError(
-            f"column {column!r} holds classes {_classes(scan.frame, column)}; name the "
-            "positive= class, or choose average='macro', 'micro', 'weighted' or None"
+            f"column {source_name(given.source)!r} holds classes "
+            f"{_classes(scan.frame, column)}; name the positive= class, or choose "
+            "average='macro', 'micro', 'weighted' or None"
         )
 
 
