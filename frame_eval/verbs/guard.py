@@ -327,7 +327,7 @@ def _relative(pairs: Contrasts, bound: float) -> At:
 
 def _judged(at: At, one: Rule, level: float, asked: Slices) -> pl.DataFrame:
     """The verdict of every slice on one rule."""
-    table = at(2 * level - 1)
+    table = at(round(2 * level - 1, 12))
     passes, fails = _sides(table, one)
     named = np.zeros_like(fails)
     for family in _families(table, one, asked.is_whole(table)):
