@@ -16,7 +16,7 @@ from frame_eval.inference import bootstrap
 from frame_eval.inference.details import DETAILS
 from frame_eval.inference.details import details as details_of
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
-from frame_eval.inference.linear import Linear, linear
+from frame_eval.inference.linear import Linear, crossed, linear
 from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
@@ -229,14 +229,7 @@ class Measured:
     def crossed(self, second: Measured, both: Measured) -> Measured:
         """The same, clustered another way as well."""
         entries = [
-            replace(
-                one,
-                linear=replace(
-                    one.linear,
-                    crossed=(one.linear, other.linear, common.linear),
-                    clusters=np.minimum(one.linear.clusters, other.linear.clusters),
-                ),
-            )
+            replace(one, linear=crossed(one.linear, other.linear, common.linear))
             for one, other, common in zip(self.metrics, second.metrics, both.metrics, strict=True)
         ]
         return replace(self, metrics=tuple(entries))

@@ -72,6 +72,28 @@ def test_a_mix_of_slices(metric):
     assert_allclose(row["estimate"], single[0]["estimate"].item(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("normalize", ["truth", "pred", "all"])
+def test_shares_of_a_confusion_matrix(normalize):
+    frame = ratings()
+    found = frame.eval.confusion("y", "ok", normalize=normalize, by="lang", cluster=WAYS)
+    side = {"truth": ("y", "truth"), "pred": ("ok", "predicted")}
+    for row in found.iter_rows(named=True):
+        rows = frame.filter(pl.col("lang") == row["lang"])
+        if normalize in side:
+            column, key = side[normalize]
+            rows = rows.filter(pl.col(column) == row[key])
+        hit = (pl.col("y") == row["truth"]) & (pl.col("ok") == row["predicted"])
+        share = rows.with_columns(hit=hit).eval.summary(fe.rate("hit"), cluster=WAYS)
+        columns = {
+            "share": "estimate",
+            "ci_low": "ci_low",
+            "ci_high": "ci_high",
+            "std_error": "std_error",
+        }
+        for ours, theirs in columns.items():
+            assert_allclose(row[ours], share[theirs].item(), rtol=1e-9)
+
+
 def test_rules_of_a_guard():
     frame = ratings()
     found = frame.eval.guard(fe.rule(fe.mean("x"), max=0.5), by="lang", cluster=WAYS).sort("lang")
