@@ -244,7 +244,8 @@ def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: 
     A limit is the order statistic whose rank is just under tail x (B + 1): the interval then
     excludes 0 exactly when the p-value, counted as (1 + count) / (B + 1), is under 1 - level.
     """
-    there = np.sort(values[~np.isnan(values)])
+    there = np.sort(values)
+    there = there[: np.searchsorted(there, np.nan)]
     lost = len(values) - len(there)
     note = f"{lost} of {len(values)} resamples undefined" if lost else ""
     if lost > UNDEFINED * len(values):
@@ -264,8 +265,8 @@ def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: 
     elif not note and np.isnan([low, high]).any():
         note = f"{draws.resamples} resamples are too few for these limits"
     low, high = (limit if np.isfinite(limit) else np.nan for limit in (low, high))
-    counts = (1 + int((limits <= 0).sum())) / total, (1 + int((limits >= 0).sum())) / total
-    p = min(1.0, 2 * min(scale.inverse(*counts)))
-    if np.ptp(there) == 0:
+    below, above = np.count_nonzero(limits <= 0), np.count_nonzero(limits >= 0)
+    p = min(1.0, 2 * min(scale.inverse((1 + below) / total, (1 + above) / total)))
+    if there[0] == there[-1]:
         note = "; ".join(filter(None, [note, "all resamples are alike"]))
     return Limits(spread, low, high, p, note)

@@ -115,7 +115,7 @@ def analysed(
     kind = method if method in SANDWICH else "cr2"
     result = _by_t(joint, SANDWICH[str(kind)](joint), str(kind), level, grouped)
     higher, lower, ties = counted
-    if method in ("auto", *BINARY):
+    if method in ("auto", *BINARY) and np.any(binary):
         counts = (np.where(binary, x, np.nan) for x in (higher, lower, result.n))
         result = _by_score(result, "score" if method == "auto" else str(method), level, *counts)
     wins, losses = (lower, higher) if metric.better == "lower" else (higher, lower)

@@ -74,8 +74,8 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
 
 def _narrow(prepared: Prepared, alias: str) -> Any:
     """A column that can only be 0 or 1 as a byte."""
-    given, _, invalid = prepared.invalid[alias]
-    if given.kind not in _ZERO_ONE or invalid is not None:
+    given, _, dtype = prepared.read[alias]
+    if given.kind not in _ZERO_ONE or given.invalid(nw.col(alias), dtype) is not None:
         return nw.col(alias)
     # By way of a boolean, which is faster than to see whether each number fits.
     return (nw.col(alias) != 0).cast(nw.Int8).alias(alias)
