@@ -122,9 +122,10 @@ def analysed(
     return replace(result, wins=wins, losses=losses, ties=ties)
 
 
-def joint(metric: Metric, sides: Sides, cluster_of: Ints) -> Linear:
-    """The differences of two systems by slice, linearised over clusters."""
-    return _joint(_pairs(metric, sides, cluster_of), 1.0)
+def joint(metric: Metric, sides: Sides, cluster_of: Ints, ways: Sequence[Ints] = ()) -> Linear:
+    """The differences of two systems by slice, linearised over clusters, and in other ``ways``."""
+    first, *others = (_joint(_pairs(metric, sides, of), 1.0) for of in (cluster_of, *ways))
+    return crossed(first, *others) if others else first
 
 
 def _pairs(metric: Metric, sides: Sides, cluster_of: Ints) -> Pairs:

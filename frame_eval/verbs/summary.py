@@ -161,7 +161,6 @@ def summary(
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
     if details and drawn:
         raise EvalError(f"details=True goes with analytic intervals, not {interval!r}")
-    check_ways(roles)
     if len(roles) > 1 and (drawn or simultaneous or details):
         raise EvalError("crossed clusters go with analytic intervals, one at a time, no details")
     moments = details or (interval is not None and not drawn)
@@ -294,6 +293,7 @@ def measure_ways(
     **how: bool,
 ) -> Measured:
     """The same, clustered in one way, or in each of two and both together."""
+    check_ways(ways)
     first, *others = (measure(frame, metrics, chosen, roles, missing, **how) for roles in ways)
     return first.crossed(*others) if others else first
 
