@@ -43,6 +43,7 @@ from frame_eval.verbs.summary import (
     check_level,
     check_metrics,
     check_names,
+    check_ways,
     notes_of,
     of_one_class,
     per_class,
@@ -199,10 +200,8 @@ def compare(
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
     if isinstance(cluster, Crossed):
-        _check_crossed(method, paired, simultaneous=simultaneous, strata=strata)
-    roles, *others = (
-        Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
-    )
+        _check_crossed(method, simultaneous=simultaneous)
+    ways = [Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)]
     drawn = method in differences.RESAMPLING
     for metric in check_metrics(metrics):
         if method in bootstrap.KINDS:
@@ -213,17 +212,15 @@ def compare(
         frame,
         metrics,
         chosen,
-        roles,
+        ways,
         baseline,
         paired,
         unmatched,
         missing,
         alike=drawn,
-        whole=bool(others) or simultaneous or method == "wilcoxon",
+        whole=simultaneous or method == "wilcoxon",
         large=method in SUMMABLE,
     )
-    if others:
-        found = replace(found, crossed=_other_ways(frame, metrics[:1], others, missing))
     if simultaneous:
         if drawn or method is None or family is not None:
             raise EvalError("simultaneous=True goes with analytic methods, and without family=")
@@ -328,7 +325,7 @@ def contrast(
     frame: Any,
     metrics: Sequence[Metric],
     chosen: Slices,
-    roles: Roles,
+    ways: Sequence[Roles],
     baseline: Any,
     paired: bool,
     unmatched: Unmatched,
@@ -340,12 +337,15 @@ def contrast(
 ) -> Contrasts:
     """The pairs of systems of a frame, ready for tests and intervals at any level.
 
-    Unless they are asked for as a ``whole``, examples are summed by cluster where nothing is lost;
-    and, unless the question is not for ``large`` frames, where they are too many for the memory.
+    They are clustered in one way, or in each of two and both together. Unless they are asked for as
+    a ``whole``, examples are summed by cluster where nothing is lost; and, unless the question is
+    not for ``large`` frames, where they are too many for the memory.
     """
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_option("unmatched", unmatched, ("raise", "drop"))
     check_names(chosen.shown, COLUMNS)
+    check_ways(ways)
+    roles, *others = ways
     if not roles.system:
         raise EvalError("say system=<the column that names the systems>")
     if not roles.example and paired:
@@ -353,6 +353,9 @@ def contrast(
             "say example=<the column(s) that identify what was asked>; for systems that answered "
             "different examples say paired=False"
         )
+    if others and not paired:
+        raise EvalError("crossed clusters go with systems that are paired")
+    whole = whole or bool(others)
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
     asked = [*metrics, *_means_of_matched(metrics)]
     if paired and not whole and large:
@@ -385,7 +388,8 @@ def contrast(
             matches = [_matched(table, found, pairs, unmatched, missing) for table in tables]
             tables, notes = [table for table, _ in matches], [note for _, note in matches]
         contrasts += _contrasts(metrics, found, tables, pairs, there, notes)
-    return Contrasts(found, paired, tuple(contrasts))
+    crossed = _other_ways(frame, metrics[:1], others, missing)
+    return Contrasts(found, paired, tuple(contrasts), crossed)
 
 
 def _of_large(
@@ -685,15 +689,9 @@ def _imbalance(metric: Metric, matched: dict[Any, Sides]) -> list[Any]:
     return remarks
 
 
-def _check_crossed(
-    method: Method, paired: bool, *, simultaneous: bool, strata: Columns | None
-) -> None:
-    analytic = method in ("auto", "cr0", "cr1", "cr2", None)
-    if not analytic or not paired or simultaneous or strata is not None:
-        raise EvalError(
-            "crossed clusters go with paired systems and method='auto', 'cr1' or 'cr2', one at a "
-            "time and without strata"
-        )
+def _check_crossed(method: Method, *, simultaneous: bool) -> None:
+    if method not in ("auto", "cr0", "cr1", "cr2", None) or simultaneous:
+        raise EvalError("crossed clusters go with method='auto', 'cr1' or 'cr2', one at a time")
 
 
 def _other_ways(
