@@ -290,6 +290,17 @@ class Metric:
         small = {name: replace(given, small=True) for name, given in read.items()}
         return replace(self, inputs={**self.made, **small})
 
+    @cached_property
+    def native(self) -> bool:
+        """Whether the sums can be said by Polars itself, without functions of narwhals."""
+        columns = Sums({name: pl.col(name) for name in self.inputs})
+        try:
+            said = [*self.sums(columns).values()]
+            said += [worst(columns) for worst in (self.worst or {}).values() if callable(worst)]
+        except Exception:  # noqa: BLE001  # the sums of a user may raise anything
+            return False
+        return self.unit is None and all(isinstance(value, pl.Expr) for value in said)
+
     @property
     def linear(self) -> bool:
         """Whether errors can be linearised: of smooth metrics, and the share below a quantile."""

@@ -28,7 +28,6 @@ from frame_eval.reduce.engines import (
     require,
     result_frame,
     scan,
-    spills,
 )
 from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.matched import can_match, matched
@@ -54,6 +53,7 @@ __all__ = [
     "Reduced",
     "Roles",
     "Table",
+    "codes",
     "distinct",
     "filtered",
     "give_back",
@@ -111,8 +111,8 @@ def reduce(
         else:
             grouped.append((base, chosen))
     asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
-    # Engines that put groups aside are asked for them, the others how many there are first.
-    bounded = spills(prepared.frame) and bool(roles.unit) and not by_example
+    # Engines that put groups aside are asked for them, Polars how many there are first.
+    bounded = not prepared.is_polars and bool(roles.unit) and not by_example
     counted = () if bounded else grouped
     passes = max([asked(base, chosen) for base, chosen in counted], default=1)
     try:
@@ -235,9 +235,9 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
-    passes = 1 if spills(prepared.frame) else passes_of(prepared, trials, examples, 1)
+    passes = passes_of(prepared, trials, examples, 1) if prepared.is_polars else 1
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
-        _check_repeats(replace(prepared, frame=rows), trials)
+        _check_repeats(replace(prepared, native=nw.to_native(rows)), trials)
     if not prepared.trials:
         return prepared
     sizes = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_trials"))
@@ -254,7 +254,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     if prepared.weight is not None:
         share = nw.col(prepared.weight) * share
     weighted = prepared.frame.with_columns(share.alias("__fe_weight"))
-    return replace(prepared, frame=weighted, weight="__fe_weight")
+    return replace(prepared, native=nw.to_native(weighted), weight="__fe_weight")
 
 
 def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:

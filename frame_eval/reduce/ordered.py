@@ -75,8 +75,9 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
 
 def _narrow(prepared: Prepared, alias: str) -> Any:
     """A column that can only be 0 or 1 as a byte."""
-    given, _, invalid = prepared.invalid[alias]
-    if given.small or given.kind not in _ZERO_ONE or invalid is not None:
+    given, _, dtype = prepared.read[alias]
+    zero_one = given.kind in _ZERO_ONE and given.invalid(nw.col(alias), dtype) is None
+    if given.small or not zero_one:
         return nw.col(alias)
     # By way of a boolean, which is faster than to see whether each number fits.
     return (nw.col(alias) != 0).cast(nw.Int8).alias(alias)
