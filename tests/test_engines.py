@@ -434,12 +434,13 @@ def test_filters_and_columns_reach_the_scan_of_polars(kind, tmp_path, monkeypatc
     path = tmp_path / "rows.parquet"
     TABLE.write_parquet(path)
     plans = []
+    collect_batches = pl.LazyFrame.collect_batches
 
-    def explained(frame):
-        plans.append(nw.to_native(frame).explain())
-        return collect(frame)
+    def explained(frame, **how):
+        plans.append(frame.explain())
+        return collect_batches(frame, **how)
 
-    monkeypatch.setattr(engines, "collect", explained)
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", explained)
     scan = pl.scan_parquet(path).filter(pl.col("domain") == "law")
     rule = fe.rule(fe.rate("label"), min=0.1, where=WHERE[kind])
     scan.eval.guard(rule, by="lang")

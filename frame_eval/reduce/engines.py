@@ -7,7 +7,6 @@ the group-by pushed down.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter
@@ -27,11 +26,9 @@ from polars.io.plugins import register_io_source
 
 from frame_eval.columns import Source
 from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
-from frame_eval.running import current
+from frame_eval.reduce.groups import TooManyGroups, Total, totals_of
 
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
-_AT_HAND = "POLARS_HOT_TABLE_SIZE"
-_VALUE = 128  # bytes of memory for every value of a group at hand
 _SAMPLED = 16  # of how many parts one is counted
 _FEW = 10_000  # rows that are done before streams of them are set up
 _AS_WRITTEN = pl.QueryOptFlags.none()
@@ -157,7 +154,7 @@ def said_by(native: Any) -> Iterator[None]:
     """Errors of the engine behind a frame, said as one of ours."""
     try:
         yield
-    except (EvalError, MemoryError):
+    except (EvalError, MemoryError, TooManyGroups):
         raise
     except Exception as error:
         engine, way_out = _engine(native)
@@ -222,51 +219,31 @@ def collect(
     return result
 
 
-class TooManyGroups(Exception):
-    """More groups would leave an engine than the memory holds."""
-
-
 def collect_groups(
-    frame: nw.LazyFrame[Any], width: int, rows: int | None = None, most: int | None = None
+    frame: nw.LazyFrame[Any],
+    keys: Sequence[str],
+    totals: Sequence[Total],
+    rows: int | None = None,
+    most: int | None = None,
 ) -> pl.DataFrame:
-    """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
+    """The totals of the groups of a frame; raises for more than ``most`` of them.
 
-    They have keys and sums, so many together, on the way or in the end. Raises for more than
-    ``most`` of them.
+    Polars would put rows aside where groups are many, which grows with the rows: those that are not
+    in memory are added up as they come.
     """
-    if rows is not None and rows <= _FEW:
-        return collect(frame, rows=rows)
-    if most is not None:
-        frame = frame.head(most + 1)
-    with _many_groups(current().most(_VALUE * width)):
-        groups = collect(frame)
-    if most is not None and groups.height > most:
+    if rows is None and frame.implementation.is_polars():
+        with said_by(nw.to_native(frame)):
+            return totals_of(frame, keys, totals, most)
+    groups = frame.group_by(*keys).agg(*(total.aggregate for total in totals))
+    found = collect(groups if most is None else groups.head(most + 1), rows=rows)
+    if most is not None and found.height > most:
         raise TooManyGroups
-    return groups
+    return found
 
 
 def spills(frame: nw.LazyFrame[Any]) -> bool:
     """Whether an engine puts aside what it can not hold, so that only what it hands over counts."""
     return not frame.implementation.is_polars()
-
-
-@contextmanager
-def _many_groups(most: int) -> Iterator[None]:
-    """Have Polars hold as many groups at hand while it reads.
-
-    Rows of other groups are put aside until all are read: memory and time then grow with the rows.
-    """
-    before = os.environ.get(_AT_HAND)
-    os.environ[_AT_HAND] = str(1 << min(most.bit_length() - 1, 24))
-    pl.Config.reload_env_vars()
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_AT_HAND]
-        else:
-            os.environ[_AT_HAND] = before
-        pl.Config.reload_env_vars()
 
 
 def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:
