@@ -60,6 +60,7 @@ from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.operating_point import operating_point
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.poststratify import poststratify
 from frame_eval.verbs.routing import routing
@@ -126,6 +127,7 @@ __all__ = [
     "median",
     "npv",
     "of",
+    "operating_point",
     "partial_auc",
     "pass_at_k",
     "perplexity",

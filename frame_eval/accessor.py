@@ -16,6 +16,7 @@ from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
 from frame_eval.verbs.curve import curve
 from frame_eval.verbs.guard import assert_passed, guard
+from frame_eval.verbs.operating_point import operating_point
 from frame_eval.verbs.plan import plan
 from frame_eval.verbs.poststratify import poststratify
 from frame_eval.verbs.routing import routing
@@ -47,6 +48,7 @@ class Evaluation(Bound[R]):
     curve = curve
     routing = routing
     best_threshold = best_threshold
+    operating_point = operating_point
     guard = guard
     assert_passed = assert_passed
     worst = worst

@@ -14,6 +14,7 @@ import narwhals as nw
 import polars as pl
 
 from frame_eval.errors import ColumnError
+from frame_eval.wording import wording
 
 col = nw.col
 
@@ -306,12 +307,12 @@ def as_input(value: Input | Source) -> Input:
 
 
 def source_name(source: Source) -> str:
-    """How a source is called in names and messages."""
-    if isinstance(source, str):
-        return source
-    if isinstance(source, pl.Expr):
-        return str(source.meta.output_name(raise_if_undetermined=False) or source)
-    return repr(source)
+    """How a source is called in names and messages.
+
+    >>> source_name(nw.col("x") > 0.5)
+    'x > 0.5'
+    """
+    return source if isinstance(source, str) else wording(source)
 
 
 def check_source(source: object) -> None:

@@ -33,7 +33,9 @@ def in_order(
 
     On all cores, but on ``most`` at most, each with at least so many items.
     """
-    workers = min(cores(), len(items) // least, most or len(items))
+    workers = min(len(items) // least, most or len(items))
+    if workers > 1:
+        workers = min(workers, cores())
     if workers < 2:
         yield from map(function, items)
         return

@@ -66,6 +66,30 @@ def test_slices_of_a_replicate_are_of_the_same_clusters():
     assert whole["resampled"].n_unique() > 10
 
 
+def test_draws_within_strata():
+    """As many units of every stratum as there are: a sum that only strata differ by never moves."""
+    frame = results().with_columns(level=pl.col("doc") % 3)
+    level = fe.mean("level")
+    for roles in ({}, {"example": "id"}, {"cluster": "doc"}):
+        draws = frame.eval.bootstrap(level, system="m", strata="level", resamples=150, **roles)
+        assert_allclose(draws["resampled"], draws["estimate"], rtol=1e-12)
+        free = frame.eval.bootstrap(level, system="m", resamples=150, **roles)
+        assert free["resampled"].n_unique() > 10
+
+
+@pytest.mark.parametrize("roles", [{}, {"cluster": "doc"}], ids=str)
+def test_the_spread_within_strata(roles):
+    """Sums over strata of the variance of their units' deviations, by hand."""
+    frame = results().filter(pl.col("m") == "a").with_columns(level=pl.col("doc") % 3)
+    frame = frame.with_columns(x=pl.col("x") + 3 * pl.col("level"))
+    draws = frame.eval.bootstrap(fe.mean("x"), strata="level", resamples=6000, **roles)
+    unit = ["doc"] if roles else ["id"]
+    sums = frame.with_columns(d=pl.col("x") - pl.col("x").mean())
+    sums = sums.group_by("level", *unit).agg(pl.col("d").sum())
+    within = sums.group_by("level").agg(pl.len() * pl.col("d").var(ddof=0))
+    assert_allclose(draws["resampled"].std(), np.sqrt(within["len"].sum()) / 120, rtol=0.04)
+
+
 def test_the_same_seed_gives_the_same_draws_in_any_order():
     frame = results()
     options = {"resamples": 150, **ROLES}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -27,6 +30,10 @@ COLUMNS = {
     "unsigned": pl.Series(FEW, dtype=pl.UInt64),
     "floats": [[0.5, None, -0.0][i] for i in FEW],
     "booleans": FEW > 1,
+    "booleans with nulls": [[True, None, False][i] for i in FEW],
+    "days": [[date(2024, 2, 29), None, date(2023, 3, 1)][i] for i in FEW],
+    "decimals": [[Decimal("0.10"), Decimal("-1.25"), None][i] for i in FEW],
+    "nothing": [None] * 5,
     "one value": np.zeros(5, int),
 }
 

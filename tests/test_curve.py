@@ -282,6 +282,14 @@ def test_one_class_is_null_with_a_reason():
     assert roc["fpr"].to_list() == [0, 0.5, 1]
 
 
+@pytest.mark.parametrize("cluster", [None, "doc"])
+def test_slices_without_rows_have_no_curve(cluster):
+    frame = pl.DataFrame({"y": [0, 1, 1], "s": [0.1, 0.9, 0.4], "doc": [1, 1, 2]})
+    never = fe.where(never=fe.col("s") > 1)
+    with pytest.raises(fe.EvalError, match="there is no curve"):
+        frame.eval.curve("roc", "y", "s", by=never, cluster=cluster)
+
+
 def test_both_doors_and_pandas():
     frame = FRAMES["tied"]
     native = frame.to_pandas()

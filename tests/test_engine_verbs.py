@@ -55,6 +55,7 @@ VERBS: dict[str, Any] = {
     "pr curve": lambda e: e.curve("pr", "label", "score", system="model"),
     "reliability": lambda e: e.curve("reliability", "label", "prob", system="model"),
     "best_threshold": lambda e: e.best_threshold("label", "score", fbeta=1.0, system="model"),
+    "operating_point": lambda e: e.operating_point("label", "score", 0.5, by="lang", cluster="doc"),
     "worst": lambda e: e.worst(ACCURACY, by=fe.each("lang", "kind"), system="model"),
     "poststratify": lambda e: e.poststratify(
         ACCURACY, by="lang", target={"sw": 0.5, "de": 0.3, "fr": 0.2}, system="model", cluster="doc"

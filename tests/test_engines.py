@@ -457,7 +457,7 @@ def test_filters_and_columns_reach_the_scan_of_duckdb(tmp_path, monkeypatch) -> 
     plans = []
 
     def explained(frame):
-        plans.append(nw.to_native(frame).explain())
+        plans.append(nw.to_native(frame, pass_through=True).explain())
         return collect(frame)
 
     monkeypatch.setattr(engines, "collect", explained)

@@ -19,7 +19,12 @@ ANY = ["*"]
 # import; the standard library is free. Imports inside functions count as well.
 LAYERS: list[tuple[str, list[str], list[str]]] = [
     ("errors", [], []),
-    ("columns", ["errors"], ["polars", "pandas", "narwhals", "pyarrow", "numpy", "duckdb"]),
+    ("wording", [], []),
+    (
+        "columns",
+        ["wording", "errors"],
+        ["polars", "pandas", "narwhals", "pyarrow", "numpy", "duckdb"],
+    ),
     ("slices", ["columns", "errors"], ["polars", "pandas", "narwhals", "numpy"]),
     ("metrics", ["metrics", "columns", "errors"], ["numpy", "polars", "narwhals"]),
     ("threads", [], []),

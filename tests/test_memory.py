@@ -443,6 +443,7 @@ EQUAL = {
     "curve of clusters": lambda e: e.curve("roc", "label", "score", cluster="doc"),
     "reliability": lambda e: e.curve("reliability", "label", "risk", by="lang"),
     "best_threshold": lambda e: e.best_threshold("label", "score", by="lang", fbeta=1),
+    "operating_point": lambda e: e.operating_point("label", "score", 0.5, by="lang"),
     "routing": lambda e: e.routing("label", "score", by="lang", fallback="pred"),
     "confusion": lambda e: e.confusion("label", "pred", by="lang"),
     "unpaired": lambda e: e.compare(

@@ -66,7 +66,9 @@ def test_packed_fields_sort_as_numpy_does(scores, wide):
     assert_array_equal(score.decoded(packed.field(2)), scores[order])
     assert_array_equal(packed.field(3), group[order])
     same = _same(scores[order]) & _same(group[order])
-    assert_array_equal(packed.changes(2)[1:], ~same)
+    cells = np.concatenate([[0], np.flatnonzero(~same) + 1, [rows]])
+    assert_array_equal(np.arange(rows + 1) if same.sum() == 0 else packed.starts(2), cells)
+    assert (packed.starts(2) is None) == (not same.any())
     by_score = Packed(rows, [position(rows), (score, score.width)])
     assert_array_equal(by_score.field(0), np.argsort(scores, kind="stable"))
 

@@ -105,7 +105,7 @@ def test_conditions_leave_partitions_unread(source, tmp_path, monkeypatch) -> No
     plans = []
 
     def explained(asked):
-        plans.append(nw.to_native(asked).explain())
+        plans.append(nw.to_native(asked, pass_through=True).explain())
         return collect(asked)
 
     monkeypatch.setattr(engines, "collect", explained)

@@ -153,3 +153,14 @@ def test_simultaneous_intervals_within_strata():
     ratio = widths[1] / widths[0]
     assert (ratio > 1.05).all()
     assert (ratio < 1.35).all()
+
+
+@pytest.mark.parametrize("roles", [{}, {"weight": "w"}], ids=str)
+def test_problems_of_several_rows(roles):
+    """The rate of passing is the mean of each problem's share, in strata as elsewhere."""
+    frame = FRAME.with_columns(w=1.0 + pl.col("doc") % 3)
+    found = frame.eval.summary(fe.pass_at_k("y", 1), example="doc", strata="level", **roles)
+    problems = frame.group_by("doc", "level", "w").agg(pl.col("y").mean())
+    expected = problems.eval.summary(fe.mean("y"), example="doc", strata="level", **roles)
+    columns = ["estimate", "std_error", "n", "clusters"]
+    assert_allclose(found.select(columns).row(0), expected.select(columns).row(0), rtol=1e-9)

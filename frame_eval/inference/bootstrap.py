@@ -21,6 +21,8 @@ KINDS = get_args(Bootstrap)
 UNDEFINED = 0.01  # share of undefined resamples above which there is no interval
 FEW = 50  # units under which percentile intervals are too short
 _WIDEST = 32  # sums per unit for which studentising is worth its squares
+_ROUNDING = 1e-13  # of a squared value: variances of units under it are rounding
+_FLAT = "units are alike, or differ too little beside their size for t-statistics; try 'bca'"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
         return replace(NOTHING, note="one unit: no error can be estimated")
     if kind == "studentized":
         values, error = _studentized(drawn, coefficients, estimate, draws)
+        if not error:
+            return replace(NOTHING, note=_FLAT)
         found = _limits(values, estimate, level, draws, _Pivot(estimate, error))
         return replace(found, std_error=error)
     values = drawn.replicates(draws) @ coefficients
@@ -82,9 +86,7 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
     return found
 
 
-def joint_replicates(
-    kinds: Sequence[Kinds], groups: Sequence[Ints], units: int, draws: Draws
-) -> list[Floats]:
+def joint_replicates(kinds: Sequence[Kinds], groups: Sequence[Ints], draws: Draws) -> list[Floats]:
     """Replicates (resamples x groups) of several metrics from one set of drawn units.
 
     Units are single rows where they have no names; every group then has draws of its own.
@@ -94,9 +96,13 @@ def joint_replicates(
             [urn(one, [int(g)]) for g in wanted] for one, wanted in zip(kinds, groups, strict=True)
         ]
         return [np.hstack([drawn.replicates(draws) for drawn in urns]) for urns in alone]
+    units = 1 + max(int(one.unit.max(initial=0)) for one in kinds if one.unit is not None)
+    strata = None if kinds[0].stratum is None else np.zeros(units, np.int64)
     urns, members = [], []
     for one, wanted in zip(kinds, groups, strict=True):
         assert one.unit is not None
+        if strata is not None and one.stratum is not None:
+            strata[one.unit] = one.stratum
         urns.append([urn(one, [int(g)], merged=False) for g in wanted])
         members.append([np.unique(one.unit[one.group == g]) for g in wanted])
 
@@ -106,7 +112,7 @@ def joint_replicates(
             for ours, chosen in zip(urns, members, strict=True)
         ]
 
-    blocks = draws.each(values, np.ones(units, np.int64))
+    blocks = draws.each(values, np.ones(units, np.int64), strata)
     return [np.concatenate(block) for block in zip(*blocks, strict=True)]
 
 
@@ -199,21 +205,22 @@ def _studentized(
         )
     squares = (matrix[:, :, None] * matrix[:, None, :]).reshape(len(matrix), -1)
 
-    def error(weights: Array, totals: Floats) -> Floats:
+    def value_and_error(weights: Array, totals: Floats) -> tuple[Floats, Floats]:
+        groups = drawn.of_totals(totals)
         slope = _gradient(lambda t: drawn.of_totals(t) @ coefficients, totals)
         moments = (weights @ squares).reshape(len(weights), *slope.shape[1:], -1)
         variance = np.einsum("rd,rde,re->r", slope, moments, slope)
-        errors: Floats = np.sqrt(np.maximum(variance, 0.0))
-        return errors
+        lost = variance * units <= _ROUNDING * (np.abs(groups) @ np.abs(coefficients)) ** 2
+        return groups @ coefficients, np.sqrt(np.where(lost, 0.0, variance))
 
+    units = drawn.counts.sum()
     every = drawn.counts[None].astype(float)
-    own = float(error(every, every @ matrix)[0])
+    own = float(value_and_error(every, every @ matrix)[1][0])
 
     def statistics(weights: Array) -> Floats:
-        totals = weights @ matrix
         with np.errstate(divide="ignore", invalid="ignore"):
-            values = drawn.of_totals(totals) @ coefficients
-            studentized: Floats = (values - estimate) / error(weights, totals)
+            values, error = value_and_error(weights, weights @ matrix)
+            studentized: Floats = (values - estimate) / error
         return studentized
 
     return np.concatenate(draws.each(statistics, drawn.counts, drawn.strata)), own
@@ -237,7 +244,8 @@ def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: 
     A limit is the order statistic whose rank is just under tail x (B + 1): the interval then
     excludes 0 exactly when the p-value, counted as (1 + count) / (B + 1), is under 1 - level.
     """
-    there = np.sort(values[~np.isnan(values)])
+    there = np.sort(values)
+    there = there[: np.searchsorted(there, np.nan)]
     lost = len(values) - len(there)
     note = f"{lost} of {len(values)} resamples undefined" if lost else ""
     if lost > UNDEFINED * len(values):
@@ -257,8 +265,8 @@ def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: 
     elif not note and np.isnan([low, high]).any():
         note = f"{draws.resamples} resamples are too few for these limits"
     low, high = (limit if np.isfinite(limit) else np.nan for limit in (low, high))
-    counts = (1 + int((limits <= 0).sum())) / total, (1 + int((limits >= 0).sum())) / total
-    p = min(1.0, 2 * min(scale.inverse(*counts)))
-    if np.ptp(there) == 0:
+    below, above = np.count_nonzero(limits <= 0), np.count_nonzero(limits >= 0)
+    p = min(1.0, 2 * min(scale.inverse((1 + below) / total, (1 + above) / total)))
+    if there[0] == there[-1]:
         note = "; ".join(filter(None, [note, "all resamples are alike"]))
     return Limits(spread, low, high, p, note)

@@ -120,7 +120,7 @@ class _Cells(Sums):
     _span: slice
 
     def __init__(self, group: Group, span: slice) -> None:
-        self.__dict__.update(_group=group, _span=span)
+        self.__dict__.update(_group=group, _span=span, _whole=group.part.whole)
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("rows", *self._group.part.names):
@@ -202,6 +202,7 @@ class Stack(Sums):
         self.__dict__.update(
             part=part,
             positions=positions,
+            _whole=part.whole,
             _span=slice(int(edges[0]), int(edges[-1])),
             _there=np.arange(width) < sizes[:, None],
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -122,7 +123,7 @@ def by_group(
     table = table.take(table.rows > 0)
     code = group_codes(table, systems)
     starts = np.flatnonzero(np.diff(code, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(code)], strict=True):
+    for start, stop in pairwise([*starts, len(code)]):
         part = table.take(np.arange(start, stop))
         cells, cell = np.unique(part.cells[0], return_inverse=True)
         named = dict(zip(part.names, part.sums.T, strict=True))
@@ -203,6 +204,10 @@ class Flagged:
             n=self.n[index],
             at=self.at[index],
         )
+
+    def last_at_least(self, threshold: float) -> int:
+        """The place of the lowest score that reaches a threshold; 0, which flags none, without."""
+        return int(np.searchsorted(-self.threshold, -threshold, side="right")) - 1
 
     def thinned(self, points: int | None) -> Flagged:
         """At most so many thresholds, among them the first and the last.

@@ -242,11 +242,14 @@ def _on_scale(bounds: Any, estimate: Floats, error: Floats, quantile: Floats) ->
         share = (estimate - low) / width
         centre = np.log(share) - np.log1p(-share)
         half = quantile * error / width / (share * (1 - share))
-        limits = (low + width / (1 + np.exp(-(centre + sign * half))) for sign in (-1, 1))
+        limits = (low + width * scipy.special.expit(centre + sign * half) for sign in (-1, 1))
         return *limits, ", logit"
     if low == 0:
         half = quantile * error / estimate
-        return estimate * np.exp(-half), estimate * np.exp(half), ", log"
+        most = np.finfo(float).max
+        with np.errstate(over="ignore"):
+            limits = (np.clip(estimate * np.exp(sign * half), -most, most) for sign in (-1, 1))
+            return *limits, ", log"
     return estimate - quantile * error, estimate + quantile * error, ""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -106,6 +107,12 @@ def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
     return np.zeros(len(place)) if total is None else total
 
 
+def crossed(first: Linear, second: Linear, both: Linear) -> Linear:
+    """A metric linearised in units of one way of clustering, of another, and of both together."""
+    clusters = np.minimum(first.clusters, second.clusters)
+    return replace(first, crossed=(first, second, both), clusters=clusters)
+
+
 def put_strata(strata: Ints | None, place: Ints, size: int) -> Ints | None:
     """The stratum of every row of new samples, which old ones are put at."""
     if strata is None:
@@ -201,7 +208,7 @@ def _totals(metric: Metric, table: Table, group: Ints, groups: int) -> tuple[Tot
     if not metric.ordered:
         shape = tuple(len(values) for values in table.classes)
         place = places(table, group)
-        length = groups * int(np.prod(shape, dtype=int))
+        length = groups * math.prod(shape)
         total = np.bincount if shape else added
         arrays = [total(place, column, length) for column in (*table.sums.T, table.rows)]
         named = dict(zip((*table.names, "rows"), arrays, strict=True))
@@ -256,7 +263,8 @@ def _proportion_term(
     of_hits = coefficients(proportion.hits, totals)
     of_trials = coefficients(proportion.trials, totals)
     share, size = _share_and_size(metric, totals)
-    p, whole = share[totals.group, None], size[totals.group, None]
+    group = totals.group
+    p, whole = share[group, None], size[group, None]
     gradient = np.where(whole > 0, (of_hits - p * of_trials) / whole, 0.0)
     influence = combined(gradient, place, table.sums)
     trials = combined(of_trials, place, table.sums)
@@ -347,14 +355,14 @@ def _weights(table: Table) -> Floats:
 
 def coefficients(function: Any, totals: Totals) -> Floats:
     """The coefficients of a linear function of the sums, for every group and cell."""
-    parts = []
+    parts, names = [], totals.names
     for index, sums in totals.blocks:
         shape = tuple(len(values) for values in sums.classes)
-        size = int(np.prod(shape, dtype=int)) * len(totals.names)
-        basis = np.eye(size).reshape(size, *shape, len(totals.names))
-        unit = {name: basis[..., j] for j, name in enumerate(totals.names)}
+        size = math.prod(shape) * len(names)
+        basis = np.eye(size).reshape(size, *shape, len(names))
+        unit = {name: basis[..., j] for j, name in enumerate(names)}
         values = np.asarray(function(Sums(unit, sums.classes)), float)
-        parts.append(np.tile(values.reshape(-1, len(totals.names)), (len(index), 1)))
+        parts.append(values.reshape(1, -1).repeat(len(index), 0).reshape(-1, len(names)))
     return np.concatenate(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -276,10 +277,11 @@ def _additive(kinds: Kinds, part: Ints, parts: int, *, merged: bool) -> Additive
     unit, counts, strata = _units(kinds)
     vectors, names = kinds.vectors, kinds.names
     if is_mean(kinds.metric):
-        vectors, names = vectors[:, [1, 0]], ("x", "n")
+        vectors = vectors[:, [names.index("x"), names.index("n")]]
+        names = ("x", "n")
     shape = (parts, *sizes, len(names))
-    size = len(counts) * int(np.prod(shape[:-1], dtype=int))
-    place = (unit * parts + part) * int(np.prod(sizes, dtype=int)) + kinds.cell
+    size = len(counts) * math.prod(shape[:-1])
+    place = (unit * parts + part) * math.prod(sizes) + kinds.cell
     columns = [scattered(place, column, size) for column in vectors.T]
     matrix = np.stack(columns, -1).reshape(len(counts), -1)
     if merged:

@@ -102,7 +102,7 @@ def intraclass(sample: Sample, group: Ints, groups: int) -> Floats:
     within = sample.within / (rows - units)
     m0 = (rows - np.bincount(code, count * size**2, groups) / rows) / (units - 1)
     rho = (between - within) / (between + (m0 - 1) * within)
-    clipped: Floats = np.where(rows > units, np.clip(np.nan_to_num(rho), 0, 1), 0.0)
+    clipped: Floats = np.where(rows > units, np.fmin(np.fmax(rho, 0.0), 1.0), 0.0)
     return clipped
 
 

@@ -26,7 +26,6 @@ from frame_eval.reduce.engines import (
     require,
     result_frame,
     scan,
-    spills,
 )
 from frame_eval.reduce.groups import TooManyGroups
 from frame_eval.reduce.kinds import pairs_in_kinds
@@ -53,6 +52,7 @@ __all__ = [
     "Reduced",
     "Roles",
     "Table",
+    "codes",
     "distinct",
     "filtered",
     "give_back",
@@ -238,9 +238,9 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     keys = [*prepared.systems.values(), *prepared.examples.values()]
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
-    passes = 1 if spills(prepared.frame) else passes_of(prepared, trials, examples, 1)
+    passes = passes_of(prepared, trials, examples, 1) if prepared.is_polars else 1
     for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
-        _check_repeats(replace(prepared, frame=rows), trials)
+        _check_repeats(replace(prepared, native=nw.to_native(rows)), trials)
     if not prepared.trials:
         return prepared
     sizes = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_trials"))
@@ -257,7 +257,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     if prepared.weight is not None:
         share = nw.col(prepared.weight) * share
     weighted = prepared.frame.with_columns(share.alias("__fe_weight"))
-    return replace(prepared, frame=weighted, weight="__fe_weight")
+    return replace(prepared, native=nw.to_native(weighted), weight="__fe_weight")
 
 
 def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import narwhals as nw
@@ -15,18 +17,24 @@ from frame_eval.reduce.prepare import Prepared
 from frame_eval.slices import unwrapped
 
 
-def flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> Any:
+def flags(prepared: Prepared, metrics: Mapping[int, Metric], missing: str, words: Any = nw) -> Any:
     """A condition for rows that make the question unanswerable; None if there can be none."""
-    conditions = [nw.col(alias).is_null() for alias in _required(prepared, metrics, missing)]
-    invalid = (prepared.invalid[alias][2] for alias in _used(prepared, metrics))
+    conditions = [words.col(alias).is_null() for alias in _required(prepared, metrics, missing)]
+    invalid = (_invalid(prepared, alias, words) for alias in _used(prepared, metrics))
     conditions += [condition.fill_null(False) for condition in invalid if condition is not None]
     if prepared.weight is not None:
-        weight = nw.col(prepared.weight)
+        weight = words.col(prepared.weight)
         bad = (weight < 0) | ~weight.is_finite()
         conditions += [weight.is_null(), bad.fill_null(False)]
     ids = {**prepared.units, **prepared.examples}
-    conditions += [nw.col(alias).is_null() for alias in ids.values()]
-    return nw.any_horizontal(*conditions, ignore_nulls=False) if conditions else None
+    conditions += [words.col(alias).is_null() for alias in ids.values()]
+    return reduce(or_, conditions) if conditions else None
+
+
+def _invalid(prepared: Prepared, alias: str, words: Any = nw) -> Any:
+    """A condition for rows with a value that an input can not be; None if there can be none."""
+    given, _, dtype = prepared.read[alias]
+    return given.invalid(words.col(alias), dtype)
 
 
 def _used(prepared: Prepared, metrics: Mapping[int, Metric]) -> list[str]:
@@ -56,7 +64,8 @@ def explain(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> 
     _explain_weight(prepared)
     explain_ids(prepared)
     for alias in _used(prepared, metrics):
-        given, columns, invalid = prepared.invalid[alias]
+        given, columns, _ = prepared.read[alias]
+        invalid = _invalid(prepared, alias)
         if invalid is not None and (bad := count(prepared.frame, invalid.fill_null(False))):
             if given.kind in ("probability", "total"):
                 _explain_range(prepared.frame.filter(invalid), alias, given, columns, bad)
@@ -101,7 +110,7 @@ def _explain_nulls(prepared: Prepared, alias: str, missing: str) -> None:
     nulls = count(prepared.frame, nw.col(alias).is_null())
     if not nulls:
         return
-    named = " or ".join(repr(name) for name in prepared.invalid[alias][1])
+    named = " or ".join(repr(name) for name in prepared.read[alias][1])
     named += _by_system(prepared, nw.col(alias).is_null())
     if missing == "worst":
         raise EvalError(

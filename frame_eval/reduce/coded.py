@@ -396,7 +396,8 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
 _ONE = pl.DataFrame({"__fe_one": [0]})  # the values of no key
 _FEW = 16  # texts that are compared faster than hashed
 _MANY = 1000  # texts that an Enum finds faster than a join
-_SHORT = 10_000  # rows that are ranked before a query is planned
+_FEW_KEYS = 10_000  # keys that the first rows may have all
+_SHORT = 10_000  # rows that are looked at before a query is planned
 
 
 def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
@@ -413,14 +414,21 @@ def _few_texts(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
     return None if found.null_count() else (found.to_numpy(), distinct)
 
 
-def _ranked(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
-    """The codes of few rows, from the ranks of their values, nulls last; None for other keys."""
-    if keys.height > _SHORT or any(dtype.is_nested() for dtype in keys.dtypes):
+def _searched(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
+    """The codes of few rows, by a search among the values of each column; None for other keys."""
+    if keys.height > _SHORT or any(d.is_nested() or d == pl.Null for d in keys.dtypes):
         return None
-    ranks = keys.select(pl.all().rank("dense").fill_null(pl.len() + 1).cast(pl.Int64))
-    packs = packed(tuple(rank.to_numpy() for rank in ranks))
-    _, first, code = np.unique(packs, return_index=True, return_inverse=True)
-    return code, keys[first]
+    if keys.width > 1:
+        places = tuple(codes(keys, [name])[0] for name in keys.columns)
+        _, first, code = np.unique(packed(places), return_index=True, return_inverse=True)
+        return code, keys[first]
+    column = keys.to_series()
+    values = column.unique().sort(nulls_last=True)
+    known = len(values) - values.null_count()
+    place = values[:known].search_sorted(column).to_numpy().astype(np.int64)
+    if known < len(values):
+        place[column.is_null().to_numpy()] = known
+    return place, values.to_frame()
 
 
 def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
@@ -429,7 +437,8 @@ def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | N
     whole = keys.width == 1 and column.dtype.is_integer() and not column.null_count()
     if not whole or column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
-    values = Column(column.cast(pl.Int64))
+    wide = column.cast(pl.Int64)
+    values = Column(wide)
     parts = blocks(len(values))
     ends = spread_out(lambda part: (values[part].min(), values[part].max()), parts)
     low, high = int(min(ends)[0]), int(max(end[1] for end in ends))
@@ -438,12 +447,16 @@ def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | N
     there = np.zeros(high - low + 1, bool)
 
     def mark(part: slice) -> None:
-        there[values[part] - low] = True
+        # The first rows often have all keys, if these are few.
+        if len(there) > _FEW_KEYS or not there.all():
+            there[values[part] - low] = True
 
     spread_out(mark, parts)
     distinct = np.flatnonzero(there)
     names = pl.Series(column.name, distinct + low).cast(column.dtype).to_frame()
     dense = len(distinct) == len(there)
+    if dense and dtype is None:
+        return Column(wide, low), names
     if dense and not low and len(values.chunks) == 1:
         return values.chunks[0], names
     code = np.empty(len(values), dtype or np.min_scalar_type(len(distinct)))
@@ -462,11 +475,11 @@ def codes(
 ) -> tuple[Any, pl.DataFrame]:
     """Positions of the rows among the distinct, sorted values of some columns, and those values.
 
-    Without a ``dtype`` the positions are whole numbers of any type that holds them.
+    Without a ``dtype`` the positions are whole numbers of any type, had a part at a time.
     """
     if not columns:
         return np.zeros(frame.height, np.int64), _ONE
-    keys = frame[list(columns)]
+    keys = pl.DataFrame([frame[name] for name in columns])
     # -0.0 and 0.0 are one group: it is called 0.0 whichever came first.
     floats = {name: dtype for name, dtype in keys.schema.items() if dtype.is_float()}
     if floats:
@@ -474,7 +487,7 @@ def codes(
             pl.when(pl.col(name) == 0).then(pl.lit(0.0, dtype)).otherwise(pl.col(name)).alias(name)
             for name, dtype in floats.items()
         )
-    for quickly in (partial(_dense_codes, dtype=dtype), _ranked, _few_texts):
+    for quickly in (partial(_dense_codes, dtype=dtype), _searched, _few_texts):
         known = quickly(keys)
         if known is not None:
             return known

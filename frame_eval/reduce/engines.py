@@ -36,51 +36,54 @@ _AS_WRITTEN = pl.QueryOptFlags.none()
 
 @dataclass(frozen=True)
 class Scan:
-    """A frame as a lazy narwhals frame, with its schema; ``rows`` are those of one in memory."""
+    """A lazy frame of its engine, with its schema; ``rows`` are those of one in memory."""
 
-    frame: nw.LazyFrame[Any]
+    native: Any
     schema: dict[str, Any]
     rows: int | None
 
     @property
+    def frame(self) -> nw.LazyFrame[Any]:
+        """The frame as one of narwhals."""
+        frame: nw.LazyFrame[Any] = nw.from_native(self.native)
+        return frame
+
+    @property
     def is_polars(self) -> bool:
         """Whether native Polars expressions can be evaluated here."""
-        return bool(self.frame.implementation.is_polars())
+        return isinstance(self.native, pl.LazyFrame)
 
     @property
     def words(self) -> Any:
         """The module whose expressions ``select`` takes: Polars' own need no translation."""
         return pl if self.is_polars else nw
 
-    def select(self, columns: Sequence[Any]) -> nw.LazyFrame[Any]:
-        """The frame with these columns alone."""
-        native = nw.to_native(self.frame)
-        with said_by(native):
+    def select(self, columns: Sequence[Any]) -> Any:
+        """The native frame with these columns alone."""
+        with said_by(self.native):
             if self.is_polars:
-                selected: nw.LazyFrame[Any] = nw.from_native(native.select(*columns))
-                return selected
-            return self.frame.select(*columns)
+                return self.native.select(*columns)
+            return nw.to_native(self.frame.select(*columns))
 
     def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
         """Expressions evaluated as private columns; their names by the id of the expression."""
-        frame = self.frame
         named: dict[int, str] = {}
-        if any(not isinstance(source, str) for source in sources):
-            # Engines disagree on NaN > 0; on null they agree.
-            floats = [name for name, dtype in self.schema.items() if dtype.is_float()]
-            if floats:
-                with said_by(nw.to_native(frame)):
-                    frame = frame.with_columns(nw.col(*floats).fill_nan(None))
+        if all(isinstance(source, str) for source in sources):
+            return self, named
+        frame = self.frame
+        # Engines disagree on NaN > 0; on null they agree.
+        floats = [name for name, dtype in self.schema.items() if dtype.is_float()]
+        if floats:
+            with said_by(self.native):
+                frame = frame.with_columns(nw.col(*floats).fill_nan(None))
         for source in sources:
             if isinstance(source, str) or id(source) in named:
                 continue
             name = f"__fe_e{len(named)}"
             frame = self._with_source(frame, source, name)
             named[id(source)] = name
-        if not named:
-            return self, named
         try:
-            return Scan(frame, _schema_of(frame), self.rows), named
+            return Scan(nw.to_native(frame), _schema_of(frame), self.rows), named
         except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
             raise _misnamed(error) from None
         except (nw.exceptions.NarwhalsError, pl.exceptions.PolarsError) as error:
@@ -108,7 +111,7 @@ class Scan:
 
 
 def scan(native: Any, needed: Sequence[str] | None) -> Scan:
-    """The frame as a lazy narwhals frame; of pandas frames only the ``needed`` columns (or all)."""
+    """The frame as a lazy one of its engine; of pandas frames only ``needed`` columns (or all)."""
     if isinstance(native, pd.DataFrame):
         native = _from_pandas(native, needed)
     elif isinstance(native, (pa.Table, pa.RecordBatch)):
@@ -118,7 +121,11 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
         native = pl.scan_pyarrow_dataset(native)
     elif nw.dependencies.is_dask_dataframe(native):
         native = _from_dask(native)
+    rows = native.height if isinstance(native, pl.DataFrame) else None
     with said_by(native):
+        if isinstance(native, (pl.DataFrame, pl.LazyFrame)):
+            lazy = native.lazy()
+            return Scan(lazy, dict(nw.Schema.from_polars(lazy.collect_schema())), rows)
         try:
             frame = nw.from_native(native).lazy()
         except TypeError:
@@ -126,8 +133,7 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
                 f"{type(native).__name__} is not a frame that narwhals knows; use a pandas, "
                 "Polars, Arrow, DuckDB, Spark or Dask frame"
             ) from None
-        rows = native.height if isinstance(native, pl.DataFrame) else None
-        return Scan(frame, _schema_of(frame), rows)
+        return Scan(nw.to_native(frame), _schema_of(frame), None)
 
 
 def is_resident(native: Any) -> bool:
@@ -200,50 +206,45 @@ def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
             raise ColumnError(f"{role} {name!r} would be read as a pattern; rename the column")
 
 
-def collect(
-    frame: nw.LazyFrame[Any], *, long: bool = False, rows: int | None = None
-) -> pl.DataFrame:
-    """The rows of a result as a Polars frame; one as ``long`` as the input is not streamed.
+def collect(frame: Any, *, long: bool = False, rows: int | None = None) -> pl.DataFrame:
+    """The rows of a result of narwhals or Polars; one as ``long`` as the input is not streamed.
 
     Nor are few ``rows`` in memory, where a plan takes longer to improve than to run.
     """
-    native = nw.to_native(frame)
+    native = nw.to_native(frame, pass_through=True)
     with said_by(native):
-        if frame.implementation.is_polars() and rows is not None and rows <= _FEW:
-            result: pl.DataFrame = native.collect(engine="in-memory", optimizations=_AS_WRITTEN)
-        elif frame.implementation.is_polars():
+        if not isinstance(native, pl.LazyFrame):
+            result: pl.DataFrame = nw.to_native(frame.collect("polars"))
+        elif rows is not None and rows <= _FEW:
+            result = native.collect(engine="in-memory", optimizations=_AS_WRITTEN)
+        else:
             engine: Literal["in-memory", "streaming"] = "in-memory" if long else "streaming"
             result = native.collect(engine=engine)
-        else:
-            result = nw.to_native(frame.collect("polars"))
     return result
 
 
 def collect_groups(
-    frame: nw.LazyFrame[Any],
+    frame: Any,
     keys: Sequence[str],
     totals: Sequence[Total],
+    words: Any,
     rows: int | None = None,
     most: int | None = None,
 ) -> pl.DataFrame:
-    """The totals of the groups of a frame; raises for more than ``most`` of them.
+    """The totals, in some words, of groups of a frame; raises for more than ``most`` of them.
 
     Polars would put rows aside where groups are many, which grows with the rows: those that are not
     in memory are added up as they come.
     """
-    if rows is None and frame.implementation.is_polars():
-        with said_by(nw.to_native(frame)):
+    native = nw.to_native(frame, pass_through=True)
+    if rows is None and isinstance(native, pl.LazyFrame):
+        with said_by(native):
             return totals_of(frame, keys, totals, most)
-    groups = frame.group_by(*keys).agg(*(total.aggregate for total in totals))
+    groups = frame.group_by(*keys).agg(*(total.aggregate(words) for total in totals))
     found = collect(groups if most is None else groups.head(most + 1), rows=rows)
     if most is not None and found.height > most:
         raise TooManyGroups
     return found
-
-
-def spills(frame: nw.LazyFrame[Any]) -> bool:
-    """Whether an engine puts aside what it can not hold, so that only what it hands over counts."""
-    return not frame.implementation.is_polars()
 
 
 def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:

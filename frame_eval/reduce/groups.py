@@ -38,11 +38,10 @@ class Total:
     kind: Literal["rows", "sum", "variance"]
     of: Any = None
 
-    @property
-    def aggregate(self) -> Any:
-        """What engines take that group rows themselves."""
+    def aggregate(self, words: Any) -> Any:
+        """What engines take that group rows themselves, in the words of the expression."""
         if self.kind == "rows":
-            return nw.len().alias(self.name)
+            return words.len().alias(self.name)
         found = self.of.sum() if self.kind == "sum" else self.of.var(ddof=0)
         return found.alias(self.name)
 
@@ -52,16 +51,18 @@ class TooManyGroups(Exception):
 
 
 def totals_of(
-    frame: nw.LazyFrame[Any],
+    frame: Any,
     keys: Sequence[str],
     totals: Sequence[Total],
     most: int | None = None,
 ) -> pl.DataFrame:
     """The totals of every combination of the keys; raises for more than ``most`` of them."""
-    numbers = [one.of.cast(nw.Float64).alias(one.name) for one in totals if one.kind != "rows"]
-    asked: pl.LazyFrame = nw.to_native(frame.select(*keys, *numbers))
+    numbers = [one.of.alias(one.name) for one in totals if one.kind != "rows"]
+    asked: pl.LazyFrame = nw.to_native(frame.select(*keys, *numbers), pass_through=True)
+    of_kind = {kind: [one.name for one in totals if one.kind == kind] for kind in _COLUMNS}
     hashed = asked.with_columns(
-        *(pl.col(one.name).fill_null(0.0) for one in totals if one.kind == "sum"),
+        pl.col(of_kind["sum"]).cast(pl.Float64).fill_null(0.0),
+        pl.col(of_kind["variance"]).cast(pl.Float64),
         _hash(keys, 0).alias("__fe_word"),
         # The last bit is set, so that no group looks like an empty place.
         (_hash(keys, len(keys)) | 1).alias("__fe_check"),

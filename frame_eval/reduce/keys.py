@@ -30,11 +30,15 @@ def blocks(length: int) -> list[slice]:
 
 
 class Column:
-    """The numbers of a column without nulls, a part at a time: its chunks are not joined."""
+    """The numbers of a column without nulls, a part at a time: its chunks are not joined.
 
-    def __init__(self, values: pl.Series) -> None:
+    Less the ``least`` of them, if it is given.
+    """
+
+    def __init__(self, values: pl.Series, least: int = 0) -> None:
         self.chunks = [chunk.to_numpy() for chunk in values.get_chunks()]
         self.starts = np.cumsum([0, *map(len, self.chunks)])
+        self.least = least
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -42,12 +46,16 @@ class Column:
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
         stop = min(part.stop, len(self))
         first, last = np.searchsorted(self.starts, [part.start, stop - 1], side="right") - 1
-        return joined(
+        found = joined(
             [
                 self.chunks[i][max(part.start - self.starts[i], 0) : stop - self.starts[i]]
                 for i in range(first, last + 1)
             ]
         )
+        return found - self.least if self.least else found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(joined(self.chunks) - self.least, dtype)
 
 
 Values: TypeAlias = "Column | npt.NDArray[Any]"
@@ -190,20 +198,31 @@ class Packed:
         starts = bisected(lambda at: self.field(-1, at) < wanted, len(self.low), count)
         return np.append(starts, len(self.low))
 
-    def changes(self, fields: int) -> npt.NDArray[np.bool_]:
-        """Where a row differs from the one before in any but the first fields."""
+    def starts(self, fields: int) -> Ints | None:
+        """The rows that differ from the one before in any but the first fields, and their number.
+
+        None if all differ.
+        """
         beneath = np.uint64(1 << sum(self.widths[:fields]))
-        new = np.ones(len(self.low), bool)
+        length = len(self.low)
 
-        def compare(part: slice) -> None:
-            after = slice(part.start + 1, part.stop + 1)
-            here = self.low[after]
-            new[after] = (here ^ self.low[part][: len(here)]) >= beneath
+        def found(part: slice) -> Ints | None:
+            after = slice(part.start + 1, min(part.stop + 1, length))
+            before = slice(part.start, after.stop - 1)
+            new = (self.low[after] ^ self.low[before]) >= beneath
+            if self.high is not None:
+                new |= self.high[after] != self.high[before]
+            return None if new.all() else np.flatnonzero(new) + after.start
 
-        spread_out(compare, blocks(len(new) - 1))
-        if self.high is not None:
-            new[1:] |= self.high[1:] != self.high[:-1]
-        return new
+        parts = blocks(length - 1)
+        each = spread_out(found, parts)
+        if all(one is None for one in each):
+            return None
+        rows = [
+            np.arange(part.start, min(part.stop, length - 1)) + 1 if one is None else one
+            for part, one in zip(parts, each, strict=True)
+        ]
+        return np.concatenate([[0], *rows, [length]])
 
 
 def _shifted(value: Words, by: int) -> Words:

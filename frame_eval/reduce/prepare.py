@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
+import polars as pl
 
-from frame_eval.columns import Columns, Input, Source, check_source
+from frame_eval.columns import Columns, Input, Source, check_source, source_name
 from frame_eval.errors import ColumnError, EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.engines import Scan, collect, require
@@ -60,9 +62,12 @@ class Roles:
 
 @dataclass
 class Prepared:
-    """A scan whose private columns are made: keys, units, weight and metric inputs."""
+    """A scan whose private columns are made: keys, units, weight and metric inputs.
 
-    frame: nw.LazyFrame[Any]
+    ``read`` says of the inputs what they are, of which columns, and the dtype of the first.
+    """
+
+    native: Any
     roles: Roles
     slices: Slices
     keys: dict[str, str]
@@ -73,10 +78,21 @@ class Prepared:
     trials: dict[str, str]
     weight: str | None
     inputs: dict[tuple[object, ...], str]
-    invalid: dict[str, tuple[Input, list[str], Any]] = field(default_factory=dict)
+    read: dict[str, tuple[Input, list[str], Any]] = field(default_factory=dict)
     dtypes: dict[str, Any] = field(default_factory=dict)
     strata: dict[str, str] = field(default_factory=dict)
     rows: int | None = None
+
+    @cached_property
+    def frame(self) -> nw.LazyFrame[Any]:
+        """The frame as one of narwhals."""
+        frame: nw.LazyFrame[Any] = nw.from_native(self.native)
+        return frame
+
+    @property
+    def is_polars(self) -> bool:
+        """Whether native Polars expressions can be evaluated here."""
+        return isinstance(self.native, pl.LazyFrame)
 
     @property
     def resident(self) -> bool:
@@ -127,7 +143,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
 
     made: list[Any] = []
     prepared = Prepared(
-        scan.frame, roles, slices, {}, {}, {}, {}, {}, {}, None, {}, {}, dict(dtypes)
+        scan.native, roles, slices, {}, {}, {}, {}, {}, {}, None, {}, {}, dict(dtypes)
     )
 
     def key_columns(columns: Sequence[str], prefix: str) -> dict[str, str]:
@@ -157,16 +173,17 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     for i, (key, given) in enumerate(inputs.items()):
         columns = [_resolved(source, named) for source in given.sources]
         types = [dtypes[column] for column in columns]
-        given.check_dtypes(columns, types)
+        called = [source_name(source) for source in given.sources]
+        given.check_dtypes(called, types)
         _check_default_positive(given, columns[0], types[0], scan)
         alias = f"__fe_i{i}"
         value = _binned(scan, given, given.build(ns, [ns.col(c) for c in columns], types))
         made.append(value.alias(alias))
         prepared.inputs[key] = alias
-        prepared.invalid[alias] = (given, columns, given.invalid(nw.col(alias), types[0]))
+        prepared.read[alias] = (given, called, types[0])
     if not made:
         made.append(ns.lit(0).alias("__fe_row"))
-    prepared.frame = scan.select(made)
+    prepared.native = scan.select(made)
     prepared.rows = scan.rows
     return prepared
 
@@ -177,7 +194,7 @@ def _binned(scan: Scan, given: Input, value: Any) -> Any:
     if bins is None or given.kind != "score":
         return value
     finite = value.is_finite()
-    inside = scan.select([ns.when(finite).then(value).alias("x")])
+    inside = nw.from_native(scan.select([ns.when(finite).then(value).alias("x")]))
     ends = collect(inside.select(nw.col("x").min().alias("low"), nw.col("x").max().alias("high")))
     low, high = ends.row(0)
     if low is None or low == high:
@@ -205,8 +222,9 @@ def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -
     usual = dtype in (nw.Boolean, nw.Unknown) or dtype.is_numeric()
     if given.kind == "label" and given.positive is None and not usual:
         raise EvalError(
-            f"column {column!r} holds classes {_classes(scan.frame, column)}; name the "
-            "positive= class, or choose average='macro', 'micro', 'weighted' or None"
+            f"column {source_name(given.source)!r} holds classes "
+            f"{_classes(scan.frame, column)}; name the positive= class, or choose "
+            "average='macro', 'micro', 'weighted' or None"
         )
 
 

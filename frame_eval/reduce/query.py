@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any, Literal
 
 import narwhals as nw
@@ -78,14 +80,14 @@ def cells_of(prepared: Prepared, metric: Metric) -> tuple[str, ...]:
 
 
 class Ask:
-    """The aggregates of one group-by; equal ones are computed once for all metrics.
+    """The aggregates of one group-by, in some words; equal ones are computed once for all metrics.
 
     Where each row is a group of its own (``alone``) it is its own sum, and has no variance.
     """
 
-    def __init__(self, alone: bool) -> None:
-        self.alone = alone
-        self.asked: dict[tuple[str, str], Total] = {}
+    def __init__(self, alone: bool, words: Any) -> None:
+        self.alone, self.words = alone, words
+        self.asked: dict[tuple[str, str | bytes], Total] = {}
 
     def sum(self, expression: Any, prefix: str) -> str:
         """The name of the column that will hold the sum."""
@@ -96,10 +98,11 @@ class Ask:
         return self._total("variance", expression, prefix)
 
     def _total(self, kind: Literal["sum", "variance"], expression: Any, prefix: str) -> str:
-        text = (kind, repr(expression))
-        if text not in self.asked:
-            self.asked[text] = Total(f"__fe_{prefix}{len(self.asked)}", kind, expression)
-        return self.asked[text].name
+        native = isinstance(expression, pl.Expr)
+        key = kind, expression.meta.serialize() if native else repr(expression)
+        if key not in self.asked:
+            self.asked[key] = Total(f"__fe_{prefix}{len(self.asked)}", kind, expression)
+        return self.asked[key].name
 
 
 def query(
@@ -118,35 +121,37 @@ def query(
     holds raise ``TooManyGroups``, but for ordered cells.
     """
     first = next(iter(metrics.values()))
-    seen = prepared if rows is None else replace(prepared, frame=rows)
-    frame = one_row_per_unit(seen, first, missing)
-    keys, weight = keys_of(prepared, first, by_example, alike), _keys(prepared, by_example)[1]
+    seen = prepared if rows is None else replace(prepared, native=nw.to_native(rows))
+    words = _words(prepared, metrics)
+    frame = seen.native if words is pl else one_row_per_unit(seen, first, missing)
+    keys, (_, weight) = keys_of(prepared, first, by_example, alike), _keys(prepared, by_example)
     values = values_of(prepared, first) if alike else ()
     cells = cells_of(prepared, first)
     # Of several rows on an example only trials and units make sense: those are added up.
     alone = by_example and (not prepared.roles.trial or first.unit is not None)
     # The second moments of counts follow from them, unless rows of other weights are to join them.
     follow = rows is None or bool(prepared.units)
-    ask, places, filled = Ask(alone), {}, []
+    of_weight = None if weight is None else words.col(weight)
+    ask, places, filled = Ask(alone, words), {}, []
     for position, metric in metrics.items():
-        columns, valid, extra = inputs_of(prepared, metric, missing, position)
+        columns, valid, extra = inputs_of(prepared, metric, missing, position, words)
         filled += extra
-        place = _ask_for(metric, columns, valid, weight, moments, follow, ask)
+        place = _ask_for(metric, columns, valid, of_weight, moments, follow, ask)
         if missing == "worst" and metric.unit is None:
-            place = replace(place, replaced=ask.sum(any_null(prepared, metric), "r"))
+            place = replace(place, replaced=ask.sum(any_null(prepared, metric, words), "r"))
         places[position] = place
     if filled:
         frame = frame.with_columns(*filled)
     totals = list(ask.asked.values())
     if first.unit is not None:
-        totals.append(Total("__fe_len", "sum", nw.col("__fe_lost")))
+        totals.append(Total("__fe_len", "sum", words.col("__fe_lost")))
     elif not alone:
         totals.append(Total("__fe_len", "rows"))
-    bad = flags(prepared, metrics, missing) if first.unit is None else None
+    bad = flags(prepared, metrics, missing, words) if first.unit is None else None
     if bad is not None:
-        totals.append(Total("__fe_bad", "sum", bad.cast(nw.Float64)))
+        totals.append(Total("__fe_bad", "sum", bad.cast(words.Float64)))
     most = most_groups(keys, len(totals)) if bounded and not first.ordered else None
-    result = _run(frame, keys, totals, alone, prepared.rows, most)
+    result = _run(frame, keys, totals, alone, prepared.rows, most, words)
     if rows is None and (not result.height or (not keys and not result["__fe_len"].item())):
         raise EvalError("the frame is empty: there is no row to evaluate")
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
@@ -161,7 +166,13 @@ def keys_of(prepared: Prepared, metric: Metric, by_example: bool, alike: bool) -
     return list(dict.fromkeys(keys))
 
 
-def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
+def _words(prepared: Prepared, metrics: Mapping[int, Metric]) -> Any:
+    """The module whose expressions the sums are said in; Polars' own need no translation."""
+    native = prepared.is_polars and all(metric.native for metric in metrics.values())
+    return pl if native else nw
+
+
+def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], str | None]:
     """What to group by; and the weight, unless it is one of the keys."""
     keys = [*prepared.groups, *prepared.units.values(), *prepared.strata.values()]
     if by_example and prepared.roles.cluster:
@@ -171,30 +182,30 @@ def _keys(prepared: Prepared, by_example: bool) -> tuple[list[str], Any]:
     if not prepared.units:
         # Rows of equal weight are exchangeable: their sums say all that single rows would.
         return [*keys, prepared.weight], None
-    return keys, nw.col(prepared.weight)
+    return keys, prepared.weight
 
 
-def any_null(prepared: Prepared, metric: Metric) -> Any:
+def any_null(prepared: Prepared, metric: Metric, words: Any = nw) -> Any:
     """1 for rows that miss an input of the metric, else 0."""
-    columns = [nw.col(prepared.inputs[given.key]) for given in metric.made.values()]
-    null = nw.any_horizontal(*(column.is_null() for column in columns), ignore_nulls=False)
-    return null.cast(nw.Float64)
+    columns = [words.col(prepared.inputs[given.key]) for given in metric.made.values()]
+    return reduce(or_, (column.is_null() for column in columns)).cast(words.Float64)
 
 
 def _run(
-    frame: nw.LazyFrame[Any],
+    frame: Any,
     keys: list[str],
     totals: list[Total],
     alone: bool,
     rows: int | None,
     most: int | None,
+    words: Any,
 ) -> pl.DataFrame:
     if alone:
         own = [total.of.alias(total.name) for total in totals]
         return collect(frame.select(*keys, *own), long=True, rows=rows)
     if not keys:
-        return collect(frame.select(*(total.aggregate for total in totals)), rows=rows)
-    return collect_groups(frame, keys, totals, rows, most)
+        return collect(frame.select(*(total.aggregate(words) for total in totals)), rows=rows)
+    return collect_groups(frame, keys, totals, words, rows, most)
 
 
 def _ask_for(
@@ -209,13 +220,13 @@ def _ask_for(
     contributions = dict(metric.sums(Sums(columns)))
     if "n" in contributions:
         raise EvalError(f"metric {metric.name!r}: the sum 'n' is the number of rows; rename it")
-    rows = "__fe_len" if valid is None else ask.sum(valid.cast(nw.Float64), "n")
+    rows = "__fe_len" if valid is None else ask.sum(valid.cast(ask.words.Float64), "n")
     plain = tuple(ask.sum(value, "s") for value in contributions.values())
     names = ("n", *contributions)
     weighted = list(contributions.values())
     sums = plain
     if weight is not None:
-        of_n = weight if valid is None else nw.when(valid).then(weight)
+        of_n = weight if valid is None else ask.words.when(valid).then(weight)
         weighted = [of_n, *(weight * value for value in contributions.values())]
         sums = tuple(ask.sum(value, "s") for value in weighted[1:])
         n = ask.sum(of_n, "s")

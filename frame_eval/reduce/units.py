@@ -38,7 +38,8 @@ def one_row_per_unit(prepared: Prepared, metric: Metric, missing: str) -> nw.Laz
     if prepared.weight is not None:
         weight = nw.col(prepared.weight)
         aggregates += [weight.min(), weight.max().alias("__fe_heaviest")]
-    keys = [*prepared.groups, *prepared.units.values(), *prepared.examples.values()]
+    roles = (prepared.units, prepared.strata, prepared.examples)
+    keys = [*prepared.groups, *(column for role in roles for column in role.values())]
     frame = frame.group_by(list(dict.fromkeys(keys))).agg(*aggregates)
     sums = Sums({name: nw.col(f"__fe_a_{name}") for name in asked})
     empty = nw.col("__fe_lost") >= nw.col("__fe_rows")

@@ -32,6 +32,7 @@ def bootstrap(
     trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
+    strata: Columns | None = None,
     overall: bool = False,
     missing: Missing = "raise",
     resamples: int = 9999,
@@ -45,8 +46,9 @@ def bootstrap(
 
     Parameters
     ----------
-    frame, metrics, by, system, example, trial, cluster, weight, overall, missing
-        As in :func:`summary`. Clusters are drawn, else examples, else rows.
+    frame, metrics, by, system, example, trial, cluster, weight, strata, overall, missing
+        As in :func:`summary`. Clusters are drawn, else examples, else rows; within each of the
+        strata as many as there are.
     resamples, seed
         How often to draw (at least 100), and the seed of the generator.
 
@@ -86,7 +88,7 @@ def bootstrap(
     True
     """
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight)
+    roles = Roles.of(system, example, trial, cluster, weight, strata)
     if len(check_metrics(metrics)) > 1 and not roles.unit:
         raise EvalError(
             "say example= or cluster=: replicates of several metrics have to be of the same units"
@@ -102,12 +104,11 @@ def bootstrap(
             one.linear.totals,
             group_codes(one.linear.table, one.linear.systems),
             one.linear.table.unit,
-            None,
+            one.linear.table.strata,
         )
         for one in found.metrics
     ]
-    units = 1 + max(int(one.linear.table.unit.max(initial=0)) for one in found.metrics)
-    values = joint_replicates(kinds, groups, units, draws)
+    values = joint_replicates(kinds, groups, draws)
     blocks = []
     for one, wanted, drawn in zip(found.metrics, groups, values, strict=True):
         size = drawn.size

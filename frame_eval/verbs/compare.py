@@ -31,7 +31,7 @@ from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.metrics.roc import in_bins
-from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
+from frame_eval.reduce import Reduced, Roles, codes, reduce, side_by_side
 from frame_eval.running import current
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, names, slices, unwrapped
 from frame_eval.table import Ints, Matched, Table, keyed
@@ -43,6 +43,7 @@ from frame_eval.verbs.summary import (
     check_level,
     check_metrics,
     check_names,
+    check_ways,
     notes_of,
     of_one_class,
     per_class,
@@ -199,10 +200,8 @@ def compare(
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
     if isinstance(cluster, Crossed):
-        _check_crossed(method, paired, simultaneous=simultaneous, strata=strata)
-    roles, *others = (
-        Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
-    )
+        _check_crossed(method, simultaneous=simultaneous)
+    ways = [Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)]
     drawn = method in differences.RESAMPLING
     for metric in check_metrics(metrics):
         if method in bootstrap.KINDS:
@@ -213,17 +212,15 @@ def compare(
         frame,
         metrics,
         chosen,
-        roles,
+        ways,
         baseline,
         paired,
         unmatched,
         missing,
         alike=drawn,
-        whole=bool(others) or simultaneous or method == "wilcoxon",
+        whole=simultaneous or method == "wilcoxon",
         large=method in SUMMABLE,
     )
-    if others:
-        found = replace(found, crossed=_other_ways(frame, metrics[:1], others, missing))
     if simultaneous:
         if drawn or method is None or family is not None:
             raise EvalError("simultaneous=True goes with analytic methods, and without family=")
@@ -234,11 +231,11 @@ def compare(
     else:
         rows = found.table(method, check_level(level), draws=draws, margin=margin)
         adjusted = _adjusted(rows, adjust, family, method, chosen.is_whole(rows))
-    rows = rows.with_columns(adjusted)
-    hidden = [] if mde else ["mde"]
-    order = [name for name in rows.columns if name not in COLUMNS]
-    order += [name for name in COLUMNS if name in rows.columns and name not in hidden]
-    return rows.select(order)
+    rows = rows.hstack([adjusted])
+    there = rows.columns
+    order = [name for name in there if name not in COLUMNS]
+    order += [name for name in COLUMNS if name in there and (mde or name != "mde")]
+    return rows[order]
 
 
 @dataclass(frozen=True)
@@ -328,7 +325,7 @@ def contrast(
     frame: Any,
     metrics: Sequence[Metric],
     chosen: Slices,
-    roles: Roles,
+    ways: Sequence[Roles],
     baseline: Any,
     paired: bool,
     unmatched: Unmatched,
@@ -340,12 +337,15 @@ def contrast(
 ) -> Contrasts:
     """The pairs of systems of a frame, ready for tests and intervals at any level.
 
-    Unless they are asked for as a ``whole``, examples are summed by cluster where nothing is lost;
-    and, unless the question is not for ``large`` frames, where they are too many for the memory.
+    They are clustered in one way, or in each of two and both together. Unless they are asked for as
+    a ``whole``, examples are summed by cluster where nothing is lost; and, unless the question is
+    not for ``large`` frames, where they are too many for the memory.
     """
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_option("unmatched", unmatched, ("raise", "drop"))
     check_names(chosen.shown, COLUMNS)
+    check_ways(ways)
+    roles, *others = ways
     if not roles.system:
         raise EvalError("say system=<the column that names the systems>")
     if not roles.example and paired:
@@ -353,6 +353,9 @@ def contrast(
             "say example=<the column(s) that identify what was asked>; for systems that answered "
             "different examples say paired=False"
         )
+    if others and not paired:
+        raise EvalError("crossed clusters go with systems that are paired")
+    whole = whole or bool(others)
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
     asked = [*metrics, *_means_of_matched(metrics)]
     if paired and not whole and large:
@@ -385,7 +388,8 @@ def contrast(
             matches = [_matched(table, found, pairs, unmatched, missing) for table in tables]
             tables, notes = [table for table, _ in matches], [note for _, note in matches]
         contrasts += _contrasts(metrics, found, tables, pairs, there, notes)
-    return Contrasts(found, paired, tuple(contrasts))
+    crossed = _other_ways(frame, metrics[:1], others, missing)
+    return Contrasts(found, paired, tuple(contrasts), crossed)
 
 
 def _of_large(
@@ -685,15 +689,9 @@ def _imbalance(metric: Metric, matched: dict[Any, Sides]) -> list[Any]:
     return remarks
 
 
-def _check_crossed(
-    method: Method, paired: bool, *, simultaneous: bool, strata: Columns | None
-) -> None:
-    analytic = method in ("auto", "cr0", "cr1", "cr2", None)
-    if not analytic or not paired or simultaneous or strata is not None:
-        raise EvalError(
-            "crossed clusters go with paired systems and method='auto', 'cr1' or 'cr2', one at a "
-            "time and without strata"
-        )
+def _check_crossed(method: Method, *, simultaneous: bool) -> None:
+    if method not in ("auto", "cr0", "cr1", "cr2", None) or simultaneous:
+        raise EvalError("crossed clusters go with method='auto', 'cr1' or 'cr2', one at a time")
 
 
 def _other_ways(
@@ -746,13 +744,10 @@ def _block(
         notes.append("; ".join(text for text in texts if text) or None)
     per_pair = slices // len(contrast.pairs)
     first, second = np.repeat(np.array(contrast.pairs), per_pair, axis=0).T
-    same = {
-        "__fe_metric": contrast.position,
-        "class": contrast.label,
-        "metric": contrast.metric.name,
-    }
+    same = {"class": contrast.label, "metric": contrast.metric.name}
     columns = {
         "__fe_slice": np.arange(slices) % per_pair,
+        "__fe_metric": np.full(slices, contrast.position),
         "__fe_a": first,
         "__fe_b": second,
         **{name: np.full(slices, value, object) for name, value in same.items()},
@@ -777,22 +772,25 @@ def _block(
     return {name: values[there] for name, values in columns.items()}
 
 
-WHOLE = ("__fe_metric", "wins", "losses", "ties", "n", "clusters", "missing")
+WHOLE = ("wins", "losses", "ties", "n", "clusters", "missing")
 
 
 def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None) -> pl.DataFrame:
     """The blocks of all pairs and metrics, in the order of their keys, with the keys in front."""
-    rows = joined(blocks, WHOLE)
-    classes = ["class"] if "class" in rows.columns else []
-    rows = rows.sort("__fe_slice", "__fe_metric", *classes, "__fe_b", "__fe_a")
-    system = names_of(found.systems)
-    rows = rows.with_columns(
+    rows = joined(blocks, WHOLE, order=("__fe_slice", "__fe_metric", "class", "__fe_b", "__fe_a"))
+    system, levels = (
+        names_of(found.systems),
+        np.full(rows.height, np.nan if level is None else level),
+    )
+    added = [
         system[rows["__fe_a"].to_numpy()].alias("system"),
         system[rows["__fe_b"].to_numpy()].alias("baseline"),
-        pl.lit(level, dtype=pl.Float64).alias("level"),
-    )
-    kept = [name for name in COLUMNS if name in rows.columns]
-    return with_keys(rows.select(kept), (found.slices, rows["__fe_slice"].to_numpy()))
+        pl.Series("level", levels, nan_to_null=True),
+    ]
+    rows = rows.hstack(added)
+    there = set(rows.columns)
+    kept = [name for name in COLUMNS if name in there]
+    return with_keys(rows[kept], (found.slices, rows["__fe_slice"].to_numpy()))
 
 
 def names_of(systems: pl.DataFrame) -> pl.Series:
@@ -806,12 +804,12 @@ def _simultaneous(
     rows: pl.DataFrame, families: Mapping[int, Family], metrics: Sequence[str]
 ) -> pl.Series:
     """p-values adjusted within the family of each metric's intervals."""
-    p = rows["p_value"].fill_null(float("nan")).to_numpy()
+    p = rows["p_value"].to_numpy()
     adjusted = np.full(len(p), np.nan)
     for position, family in families.items():
         own = (rows["metric"] == metrics[position]).to_numpy()
         adjusted[own] = family.adjusted(p[own])
-    return pl.Series("p_adjusted", adjusted).fill_nan(None)
+    return pl.Series("p_adjusted", adjusted, nan_to_null=True)
 
 
 def _adjusted(
@@ -823,16 +821,17 @@ def _adjusted(
 ) -> pl.Series:
     """p-values adjusted within their families; one that the data could not give counts as 1."""
     if family is None:
-        codes = rows.select("metric", pl.Series("whole", whole))
+        keys = list(zip(rows["metric"], whole.tolist(), strict=True))
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        code = np.array([number[key] for key in keys], np.int64)
     else:
         wanted = names(family)
         for name in wanted:
             if name not in rows.columns:
                 hint = did_you_mean(name, rows.columns)
                 raise EvalError(f"family {name!r} is not a column of the result.{hint}")
-        codes = rows.select(wanted) if wanted else rows.select(pl.col("metric").is_null())
-    code = codes.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy() - 1
-    p = rows["p_value"].fill_null(float("nan")).to_numpy()
+        code = codes(rows, wanted)[0]
+    p = rows["p_value"].to_numpy()
     undefined = np.isnan(p) & (method is not None)
-    adjusted = adjusting.adjust_families(p, code.astype(np.int64), adjust, undefined)
-    return pl.Series("p_adjusted", adjusted).fill_nan(None)
+    adjusted = adjusting.adjust_families(p, code, adjust, undefined)
+    return pl.Series("p_adjusted", adjusted, nan_to_null=True)

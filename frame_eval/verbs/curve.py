@@ -32,7 +32,7 @@ RATES = (
 )
 NAMES = (
     *("curve", "threshold", "tp", "fp", "fn", "tn", "f1", "share", "lift", "coverage"),
-    *("bin_low", "bin_high", "predicted", "n", "note", "rule", "objective"),
+    *("bin_low", "bin_high", "predicted", "prevalence", "n", "note", "rule", "objective"),
     *(f"{name}{end}" for name in RATES for end in ("", "_low", "_high")),
 )
 # Kinds that need positives, and negatives.
@@ -50,6 +50,8 @@ def curve(
     positive: Any = None,
     by: By = None,
     system: Columns | None = None,
+    example: Columns | None = None,
+    trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
@@ -87,7 +89,9 @@ def curve(
     positive
         The positive class; True or 1 by default.
     by, system, cluster, weight, strata, overall
-        As in :func:`summary`.
+        As in :func:`summary`; every row counts alike.
+    example, trial
+        With ``trial`` the rows of an example are a cluster, where ``cluster`` names none.
     points
         The most thresholds of a curve, at least 50; None for all. Between those that are kept,
         recall, false positive rate and the logarithm of the number of flagged rows each move by
@@ -133,7 +137,7 @@ def curve(
     check_whole("bins", bins, 1)
     _check_prevalence(kind, at_prevalence)
     check_level(level)
-    roles = Roles.of(system, None, None, cluster, weight, strata)
+    roles = roles_of_rows(system, example, trial, cluster, weight, strata)
     grouped = bool(roles.cluster or roles.strata) or weight is not None
     found = at_thresholds(
         frame, label, score, positive, by, roles, overall=overall, missing=missing, tabled=grouped
@@ -149,6 +153,20 @@ def curve(
             columns = points_of(kind, flagged, points, level)
         blocks.append((group, columns, _note(kind, sums)))
     return assembled(found, blocks, kind)
+
+
+def roles_of_rows(
+    system: Columns | None,
+    example: Columns | None,
+    trial: Columns | None,
+    cluster: Columns | None,
+    weight: Source | None,
+    strata: Columns | None,
+) -> Roles:
+    """Roles of which every row counts alike, the trials of an example being a cluster."""
+    repeated = Roles.of(system, example, trial, None, weight).trial
+    units = example if cluster is None and repeated else cluster
+    return Roles.of(system, None, None, units, weight, strata)
 
 
 def at_thresholds(

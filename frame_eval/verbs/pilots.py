@@ -51,7 +51,7 @@ def pilots_of_pairs(
     missing: Missing,
 ) -> Found:
     """The pilots of pairs of systems."""
-    compared = contrast(frame, metrics, chosen, roles, baseline, paired, unmatched, missing)
+    compared = contrast(frame, metrics, chosen, [roles], baseline, paired, unmatched, missing)
     found = compared.found
     blocks = []
     for one in compared.contrasts:

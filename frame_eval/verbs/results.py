@@ -16,8 +16,9 @@ def joined(
 ) -> pl.DataFrame:
     """Blocks of equal columns below one another: NaN as null, ``whole`` numbers as integers.
 
-    The rows are put in the order of some columns, ties as they are. The column ``class`` is left
-    out where no block has one, and text where classes are of several types.
+    The rows are put in the order of some columns (of which there may be fewer), ties as they are.
+    The column ``class`` is left out where no block has one, and text where classes are of several
+    types.
     """
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     kinds = {type(label) for label in columns["class"]} - {type(None)}
@@ -27,9 +28,18 @@ def joined(
         labels = [None if label is None else str(label) for label in columns["class"]]
         columns["class"] = np.array(labels, object)
     if order:
-        place = np.lexsort([columns[name] for name in reversed(order)])
+        place = np.lexsort(
+            [_sortable(columns[name]) for name in reversed(order) if name in columns]
+        )
         columns = {name: values[place] for name, values in columns.items()}
     return pl.DataFrame([_series(name, column, whole) for name, column in columns.items()])
+
+
+def _sortable(values: Any) -> Any:
+    """Values as numbers in their order, None first."""
+    if values.dtype != object:
+        return values
+    return pl.Series(values.tolist()).rank("dense").fill_null(0).to_numpy()
 
 
 def _series(name: str, values: Any, whole: Sequence[str]) -> pl.Series:

@@ -14,9 +14,15 @@ from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import routed
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce import Roles, reduce
+from frame_eval.reduce import reduce
 from frame_eval.slices import By, slices
-from frame_eval.verbs.curve import NAMES, assembled, check_points, groups_of
+from frame_eval.verbs.curve import (
+    NAMES,
+    assembled,
+    check_points,
+    groups_of,
+    roles_of_rows,
+)
 from frame_eval.verbs.summary import check_level, check_names
 
 COLUMNS = ("handed_on", "accuracy_kept", "cost")
@@ -33,6 +39,8 @@ def routing(
     fallback_cost: Source | float = 1.0,
     by: By = None,
     system: Columns | None = None,
+    example: Columns | None = None,
+    trial: Columns | None = None,
     cluster: Columns | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
@@ -60,7 +68,7 @@ def routing(
     cost, fallback_cost
         What a row costs at the system, which answers all of them, and what it costs more where it
         is handed on: numeric columns or numbers.
-    by, system, cluster, weight, strata, overall, points
+    by, system, example, trial, cluster, weight, strata, overall, points
         As in :func:`curve`.
     level
         Of the pointwise band of ``accuracy``: the interval that :func:`summary` has for it at that
@@ -98,7 +106,7 @@ def routing(
     if isinstance(fallback, (int, float)) and not 0 <= fallback <= 1:
         raise EvalError(f"fallback={fallback!r} is neither a column nor an accuracy in [0, 1]")
     chosen = slices(by, overall)
-    roles = Roles.of(system, None, None, cluster, weight, strata)
+    roles = roles_of_rows(system, example, trial, cluster, weight, strata)
     check_names((*chosen.shown, *roles.system), (*NAMES, *COLUMNS))
     inputs: dict[str, Input] = {"y": flag(correct), "s": score(confidence)}
     fixed: dict[str, float] = {}

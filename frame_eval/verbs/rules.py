@@ -7,7 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-from frame_eval.columns import Source
+from frame_eval.columns import Source, source_name
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric
 
@@ -64,7 +64,7 @@ class Rule:
             "rise": ("rise <=", self.max_rise, unit),
         }
         parts = [f"{sign} {at:g}{of}" for sign, at, of in bounds.values() if at is not None]
-        rows = "" if self.where is None else f" where {self.where}"
+        rows = "" if self.where is None else f" where {source_name(self.where)}"
         return f"{self.name} {' and '.join(parts)}{rows}"
 
 

@@ -205,6 +205,32 @@ def test_studentized_by_hand():
     assert_allclose([found["ci_low"], found["ci_high"]], [low, high], atol=0.12 * x.std() / 5)
 
 
+@pytest.mark.parametrize("roles", [{}, {"cluster": "doc"}], ids=str)
+def test_a_spread_that_rounding_hides_has_no_t_statistics(roles):
+    rng = np.random.default_rng(3)
+    x, doc = rng.normal(size=80), np.repeat(np.arange(20), 4)
+    near, far = (
+        row(
+            pl.DataFrame({"x": x + shift, "doc": doc}),
+            fe.mean("x"),
+            interval="studentized",
+            resamples=999,
+            **roles,
+        )
+        for shift in (1e4, 1e9)
+    )
+    at_zero = row(
+        pl.DataFrame({"x": x, "doc": doc}),
+        fe.mean("x"),
+        interval="studentized",
+        resamples=999,
+        **roles,
+    )
+    assert_allclose(near["ci_low"] - 1e4, at_zero["ci_low"], atol=1e-5)
+    assert (far["ci_low"], far["ci_high"]) == (None, None)
+    assert "differ too little" in far["note"]
+
+
 def test_all_resamples_of_four_rows():
     """Every resample there is, against the replicates' distribution."""
     x = np.array([1.0, 2.0, 4.0, 8.0])

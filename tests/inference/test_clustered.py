@@ -387,6 +387,18 @@ def test_all_alike_is_not_certain(ones):
     assert found["note"].startswith("all alike")
 
 
+@pytest.mark.parametrize("metric", [fe.brier("y", "p"), fe.mae("y", "p"), fe.roc_auc("y", "p")])
+def test_limits_of_which_nothing_is_known_are_the_bounds(metric):
+    """One degree of freedom and a level near 1: on the scale of the limits they are far away."""
+    frame = pl.DataFrame(
+        {"y": [0, 1, 1, 0, 1, 0], "p": [0.2, 0.7, 0.4, 0.6, 0.9, 0.1], "doc": [1, 1, 1, 2, 2, 2]}
+    )
+    found = frame.eval.summary(metric, cluster="doc", level=1 - 1e-7).row(0, named=True)
+    most = 1.0 if metric.bounds[1] == 1 else 1e300
+    assert found["ci_low"] < 1e-300
+    assert found["ci_high"] >= most
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, 3.7])
 def test_a_constant_mean_has_no_error(value):
     frame = pl.DataFrame({"x": [value] * 30, "c": np.arange(30) // 7})
