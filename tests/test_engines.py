@@ -456,9 +456,9 @@ def test_filters_and_columns_reach_the_scan_of_duckdb(tmp_path, monkeypatch) -> 
     TABLE.write_parquet(path)
     plans = []
 
-    def explained(frame):
+    def explained(frame, **how):
         plans.append(nw.to_native(frame, pass_through=True).explain())
-        return collect(frame)
+        return collect(frame, **how)
 
     monkeypatch.setattr(engines, "collect", explained)
     relation = duckdb.connect().read_parquet(str(path)).filter("domain = 'law'")
