@@ -21,6 +21,10 @@ TINY, HUGE = np.finfo(float).smallest_subnormal, np.finfo(float).max
 SCORES = {
     "normal": RNG.normal(size=700),
     "tied": np.round(RNG.normal(size=700), 1),
+    "three decimals": np.round(RNG.normal(size=700), 3),
+    "decimals and one sum of them": np.append(np.round(RNG.normal(size=699), 2), 0.1 + 0.2),
+    "decimals that are too large": np.round(RNG.normal(size=700), 1) * 1e9,
+    "thousands": RNG.integers(-9, 9, 700) * 1000.0,
     "all tied": np.full(700, 0.1),
     "zeros of both signs": np.where(RNG.random(700) < 0.5, 0.0, -0.0),
     "halves": RNG.integers(-9, 9, 700) / 2,
@@ -292,12 +296,21 @@ def test_scores_of_all_bits_in_many_slices_stay_exact(scores, cluster):
         assert part[1] == pytest.approx(np.quantile(scores[inside], 0.25), rel=1e-15)
 
 
+def test_decimals_take_as_many_bits_as_they_have_steps():
+    """Between -1 and 1 there are 2,001 numbers of three decimals, and 11 bits for them."""
+    scores = np.append(RNG.integers(-1000, 1001, 500) / 1000, [-1.0, 1.0])
+    assert Score.of(scores).width == 11
+    assert Packed(502, [whole(np.ones(502, int), 2), Score.of(scores).field()]).low.itemsize == 4
+    for other in (0.1 + 0.2, 1e-7, 3e6, np.inf):
+        assert Score.of(np.append(scores, other)).width > 30
+
+
 def test_numbers_told_apart_by_their_last_bits_are_not_taken_as_one():
     tied = np.repeat([1.0, 1.5, -3.0], 4)
-    assert Score.of(np.append(tied, 0.1)).told_apart(8)
+    assert Score.of(np.append(tied, 1 / 7)).told_apart(8)
     assert not Score.of(np.append(tied, LAST)).told_apart(1)
     # Zero is far from the smallest magnitude, although the span between them takes no bits.
-    assert Score.of(np.array([0.0, -0.0, 1e-3, -1e-3, 4.0])).told_apart(8)
+    assert Score.of(np.array([0.0, -0.0, 1 / 700, -1 / 700, 4.0])).told_apart(8)
 
 
 @pytest.mark.parametrize("name", ["rows", "classes", "total", "from_top"])
