@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp, rankdata
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import frame_eval as fe
-from frame_eval.inference import cells
+from frame_eval import threads
 from frame_eval.inference.linear import linear
 from frame_eval.inference.ranked import ranked
 from frame_eval.reduce import Roles, keys, reduce
@@ -214,8 +214,8 @@ def _delong(y, s):
 
 @pytest.fixture(params=[1, 7, 64], ids="blocks of {}".format)
 def _small_blocks(request, monkeypatch):
-    monkeypatch.setattr(cells, "BLOCK", request.param)
-    monkeypatch.setattr(keys, "_BLOCK", request.param)
+    monkeypatch.setattr(threads, "_BLOCK", request.param)
+    monkeypatch.setattr(keys, "_LARGE", 4 * request.param)
 
 
 @pytest.mark.usefixtures("_small_blocks")
@@ -267,7 +267,7 @@ def test_errors_do_not_depend_on_the_blocks(roles, monkeypatch):
         fe.quantile("s", 0.3),
     ]
     small = frame.eval.summary(*asked, **roles)
-    monkeypatch.setattr(cells, "BLOCK", 1 << 17)
+    monkeypatch.setattr(threads, "_BLOCK", 1 << 17)
     whole = frame.eval.summary(*asked, **roles)
     for name in ("estimate", "std_error", "ci_low", "ci_high"):
         assert_allclose(small[name], whole[name], rtol=1e-10)
@@ -345,7 +345,7 @@ def test_columns_are_read_across_their_chunks(chunks):
 def test_words_are_sorted_on_all_cores(monkeypatch):
     for count in (1, 2, 3):
         monkeypatch.setattr(keys, "cores", lambda count=count: count)
-        monkeypatch.setattr(keys, "_BLOCK", 10)
+        monkeypatch.setattr(keys, "_LARGE", 40)
         for words in (RNG.integers(0, 2**63, 999), RNG.integers(0, 3, 999), np.zeros(999)):
             given = words.astype(np.uint64)
             ordered = np.sort(given)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import polars as pl
 
 from frame_eval.table import Floats, Ints, bisected, joined
-from frame_eval.threads import cores, spread_out
+from frame_eval.threads import at_once, cores, spread_out
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"
 
-_BLOCK = 1 << 17  # numbers that are worked on at once stay in the cache
+_LARGE = 1 << 19  # words that are sorted faster by several threads
 _ROOM = 1 << 20  # left above zero, so that codes without their last bits are still apart from it
 _MOST_DECIMALS = 6  # of numbers that are taken for decimal ones
 _MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
@@ -28,7 +28,8 @@ _MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
 
 def blocks(length: int) -> list[slice]:
     """Slices that cover an array piece by piece."""
-    return [slice(start, start + _BLOCK) for start in range(0, length, _BLOCK)]
+    size = at_once(length)
+    return [slice(start, start + size) for start in range(0, length, size)]
 
 
 class Column:
@@ -295,7 +296,7 @@ def _shifted(value: Words, by: int) -> Words:
 
 def sort(words: Words) -> None:
     """Sort words where they are, on all cores where they are many."""
-    if cores() == 1 or len(words) < 4 * _BLOCK:
+    if cores() == 1 or len(words) < _LARGE:
         words.sort()
         return
     edges = [len(words) * i // cores() for i in range(cores() + 1)]
