@@ -275,7 +275,7 @@ def _counts(
         first, second = (metric.proportion.hits(side.plain) for side in sides)
         higher, lower, ties = (there & x for x in (first > second, first < second, first == second))
     elif is_mean(metric):
-        (first,), (second,) = a.sums.values(), b.sums.values()
+        first, second = a.sums["x"], b.sums["x"]
         higher, lower, ties = (there & x for x in (first > second, first < second, first == second))
     return {**counts, "higher": higher, "lower": lower, "ties": ties}
 
