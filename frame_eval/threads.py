@@ -16,11 +16,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LARGE = 100_000  # rows that are worth a thread
+_BLOCK = 1 << 17  # rows whose numbers stay in the cache, enough for a thread
 
 
 def cores() -> int:
     """How many threads can run at once."""
     return os.cpu_count() or 1
+
+
+def at_once(rows: int) -> int:
+    """How many of so many rows are worked on at once.
+
+    Of few rows fewer: their arrays then are in memory that is not given back in between.
+    """
+    return _BLOCK if rows >= 4 * _BLOCK else max(_BLOCK // 4, 1)
 
 
 def in_order(

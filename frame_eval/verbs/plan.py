@@ -19,7 +19,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import By, slices
 from frame_eval.verbs.cases import Case, Setup, assumed, case_of, numbers, questions
-from frame_eval.verbs.compare import Unmatched
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.pilots import Found, Pilots, pilots_of_pairs, pilots_of_rows
 from frame_eval.verbs.results import joined
 from frame_eval.verbs.summary import Missing, check_level, check_metrics, check_names
