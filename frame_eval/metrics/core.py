@@ -39,8 +39,6 @@ class Sums:
     What they say of a group holds however many of its cells are in memory at once.
     """
 
-    _whole: frozenset[str] = frozenset()  # the sums that are known to be whole numbers
-
     def __init__(self, values: Mapping[str, Any], classes: tuple[Any, ...] = ()) -> None:
         self.__dict__.update(values)
         self.classes = classes
@@ -72,21 +70,11 @@ class Sums:
 
     def from_bottom(self, term: Term) -> Array:
         """The sum of a term over the cells up to each, inclusive."""
-        if self._is_whole(term):
-            # Integers are added several times faster.
-            return np.cumsum(self.by_cell(term), axis=-1, dtype=np.int64) + 0.0
         return np.cumsum(self.by_cell(term), axis=-1)
 
     def from_top(self, term: Term) -> Array:
         """The sum of a term over the cells from the highest down to each, inclusive."""
-        values = self.by_cell(term)
-        if self._is_whole(term):
-            below = Sums.from_bottom(self, term)
-            return below[..., -1:] - below + values
-        return np.cumsum(values[..., ::-1], axis=-1)[..., ::-1]
-
-    def _is_whole(self, term: Term) -> bool:
-        return isinstance(term, str) and term in self._whole
+        return np.cumsum(self.by_cell(term)[..., ::-1], axis=-1)[..., ::-1]
 
 
 @dataclass(frozen=True)

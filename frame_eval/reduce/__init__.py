@@ -17,9 +17,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
-    TooManyGroups,
     collect,
-    collect_groups,
     column_names,
     distinct,
     filtered,
@@ -29,6 +27,7 @@ from frame_eval.reduce.engines import (
     result_frame,
     scan,
 )
+from frame_eval.reduce.groups import TooManyGroups
 from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
@@ -111,9 +110,13 @@ def reduce(
         else:
             grouped.append((base, chosen))
     asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
-    # Engines that put groups aside are asked for them, Polars how many there are first.
-    bounded = not prepared.is_polars and bool(roles.unit) and not by_example
-    counted = () if bounded else grouped
+    # Sums of clusters are asked for until they are too many, other groups are counted first.
+    bounded = not prepared.resident and bool(roles.unit) and not by_example
+    counted = [
+        (base, chosen)
+        for base, chosen in grouped
+        if not bounded or any(metric.ordered for metric in chosen.values())
+    ]
     passes = max([asked(base, chosen) for base, chosen in counted], default=1)
     try:
         for base, chosen in grouped if passes == 1 else ():
@@ -261,7 +264,7 @@ def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
     repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect_groups(repeated.head(3), len(keys), prepared.rows)
+    first = collect(repeated.head(3), rows=prepared.rows)
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()

@@ -40,8 +40,8 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
     rows = collect(prepared.frame.select(*dict.fromkeys(columns), score, *made))
     if not rows.height:
         raise EvalError("the frame is empty: there is no row to evaluate")
-    bad = flags(prepared, metrics, missing)
-    if bad is not None and nw.from_native(rows).select(bad.any().alias("bad"))["bad"][0]:
+    bad = flags(prepared, metrics, missing, pl)
+    if bad is not None and rows.select(bad.any()).item():
         explain(prepared, metrics, missing)
     frame = pl.DataFrame({"__fe_len": [rows.height]})
     group: Values = np.zeros(1, np.int64)
@@ -323,7 +323,8 @@ class Order:
             return lambda rows: by_row[rows]
         if len(of_kinds) == 2 and of_kinds.dtype == np.int8:
             # The line through two values is faster than a table of them.
-            return lambda rows: of_kinds[:1] + np.diff(of_kinds) * self._bits_of(rows).view(np.int8)
+            first, step = of_kinds[:1], np.diff(of_kinds)
+            return lambda rows: first + step * self._bits_of(rows).view(np.int8)
         return lambda rows: np.take(of_kinds, self._bits_of(rows))
 
     def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:
@@ -339,8 +340,9 @@ class Order:
             pattern = np.arange(1 << len(scored.bits))
             columns = {name: pattern >> i & 1 for i, name in enumerate(scored.bits)}
             kinds = pl.DataFrame(columns)
+        words: Any = pl if metric.native else nw
         inputs = {
-            name: nw.col(scored.aliases[given.key]).cast(nw.Float64)
+            name: words.col(scored.aliases[given.key]).cast(words.Float64)
             for name, given in metric.made.items()
             if name not in metric.cells
         }
@@ -351,8 +353,7 @@ class Order:
         if taken:
             name = f"s.{taken[0]} of ordered cells is no sum of yours"
             raise EvalError(f"metric {metric.name!r}: {name}; rename it")
-        made = nw.from_native(kinds).with_columns(
-            **{f"__fe_c_{name}": value for name, value in asked.items()}
-        )
-        values = {name: made[f"__fe_c_{name}"].cast(nw.Float64).to_numpy() for name in asked}
+        rows = kinds if words is pl else nw.from_native(kinds)
+        made = rows.with_columns(**{f"__fe_c_{name}": value for name, value in asked.items()})
+        values = {name: made[f"__fe_c_{name}"].cast(words.Float64).to_numpy() for name in asked}
         return values if scored.bits is None else {n: _in_bytes(v) for n, v in values.items()}
