@@ -40,19 +40,19 @@ class Work:
     relative: bool = True
     rounds: int = 7
     peer_rounds: int = 7
-    memory: bool = True
+    peaks: tuple[str, ...] = ("ours", "theirs")  # sides whose memory is measured
     needs: str | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians in seconds, ratios ours / peer of the rounds, and peaks of memory in MB."""
+    """The fastest seconds, ratios ours / peer of the rounds, and peaks of memory in MB."""
 
     work: Work
     ours: float
     theirs: float
     ratios: tuple[float, ...]
-    memory: tuple[float, float] | None
+    memory: tuple[float, ...]
 
     @property
     def ratio(self) -> float:
@@ -93,9 +93,7 @@ def measured(work: Work, short: bool) -> Measured:
     if len(theirs) < len(ours):
         ratios = [a / statistics.median(theirs) for a in ours]
     del sides
-    memory = None
-    if work.memory and not short:
-        memory = peak(work.name, "ours"), peak(work.name, "theirs")
+    memory = () if short else tuple(peak(work.name, side) for side in work.peaks)
     return Measured(work, min(ours), min(theirs), tuple(sorted(ratios)), memory)
 
 

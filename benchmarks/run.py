@@ -29,10 +29,10 @@ ABOUT = """\
 
 Made by `make bench`: {machine}. Both sides of a work take turns in one run on the same data and
 estimates are compared where both have them (not errors; small and import: none).
-Times are those of the fastest round, ratios
-ours / peer below 1 mean that frame_eval is faster, "rounds" is the range of the ratio. Memory is
-the peak of resident memory over what the data takes, ours and peer, each in a process of its own.
-The machine is shared: ratios under 1.3 are noise. Works of many seconds run once.
+Times are those of the fastest round, ratios ours / peer below 1 mean that frame_eval is faster,
+"rounds" is the range of the ratio. Memory is the peak of resident memory over what the data takes,
+in a process of its own, of ours and of the peer (where that does not take minutes). The machine is
+shared: ratios under 1.3 are noise. Works of many seconds run once.
 
 [coverage.md](coverage.md) says how often the intervals hold the truth, beside the usual ones.
 
@@ -47,7 +47,7 @@ def row(found: Measured) -> str:
         target = f"{work.most:.3g}x" if work.relative else _text(work.most)
     met = {True: "met", False: "**missed**", None: ""}[found.met]
     low, high = (_ratio(x) for x in (found.ratios[0], found.ratios[-1]))
-    memory = "" if found.memory is None else " / ".join(f"{x:,.0f}" for x in found.memory)
+    memory = " / ".join(f"{peak:,.0f}" for peak in found.memory)
     cells = [
         work.what,
         work.peer,

@@ -386,7 +386,8 @@ WORKS = (
             partial(_bootstrap_rate, peer, rows),
             most=most,
             peer_rounds=1,
-            memory=rows <= 100_000,  # the peers take minutes for more
+            # The peers take minutes for more rows.
+            peaks=("ours", "theirs") if rows <= 100_000 else ("ours",),
             needs=package,
         )
         for rows, most in ((10_000, 1 / 200), (100_000, 1 / 1_000), (1_000_000, 1 / 5_000))
@@ -448,7 +449,7 @@ WORKS = (
         most=1 / 50,
         rounds=3,
         peer_rounds=2,
-        memory=False,
+        peaks=("ours",),
     ),
     Work(
         "bca",
@@ -496,7 +497,7 @@ WORKS = (
         relative=False,
         rounds=9,
         peer_rounds=9,
-        memory=False,
+        peaks=(),
     ),
     Work(
         "rankings",

@@ -28,8 +28,8 @@ def names(columns: Columns | None) -> list[str]:
     given: object = columns
     if isinstance(given, Crossed):
         raise EvalError(
-            "fe.crossed is for cluster= of summary, compare, guard and poststratify; name columns "
-            "here"
+            "fe.crossed is for cluster= of summary, compare, guard, confusion and poststratify; "
+            "name columns here"
         )
     if isinstance(given, Slices):
         raise EvalError("name the column(s) here, without fe.each, fe.cube or fe.where")
@@ -62,7 +62,7 @@ def cluster_ways(cluster: Columns | Crossed | None) -> list[Columns | None]:
 
 def crossed(first: Columns, second: Columns) -> Crossed:
     """Two-way clusters, such as items and raters, for ``cluster=`` of :func:`summary`,
-    :func:`compare`, :func:`guard` and :func:`poststratify`.
+    :func:`compare`, :func:`guard`, :func:`confusion` and :func:`poststratify`.
 
     Rows depend on each other that share the first or the second: the variance is that clustered by
     the first, plus by the second, minus by both together (Cameron, Gelbach and Miller 2011).

@@ -162,9 +162,9 @@ class Part:
     ``names`` are those of the sums. The cells of ``groups[i]`` are those from ``edges[i]`` to
     ``edges[i + 1]``; groups without a cell do not appear. ``starts`` has the first row of every
     cell, and the number of rows; it is None where every row is a cell. ``given`` says what rows
-    contribute to a sum but ``"n"``, without their weight, as integers if these are whole numbers,
-    and ``score`` the scores of rows. Without ``units`` each row is one. ``totals`` are those that
-    have been asked for.
+    contribute to a sum but ``"n"``, without their weight, and ``score`` the scores of rows. Sums of
+    whole numbers are named in ``whole``. Without ``units`` each row is one. ``totals`` are those
+    that have been asked for.
     """
 
     names: tuple[str, ...]
@@ -175,6 +175,7 @@ class Part:
     score: Callable[[Any], Floats]
     weight: Floats | None
     units: Units | None
+    whole: frozenset[str]
 
     totals: dict[Any, Any] = field(default_factory=dict)
 
@@ -202,12 +203,13 @@ class Part:
         if self.starts is None:
             return values.astype(np.float64, copy=False)
         starts = self.starts[cells.start : cells.stop + 1] - rows.start
-        if values.dtype.kind != "i":
+        if name not in self.whole:
             return np.add.reduceat(values, starts[:-1])
         # Differences of running sums are several times faster, and exact for whole numbers.
-        running = np.zeros(len(values) + 1)
+        running = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=running[1:])
-        return np.diff(running[starts])
+        found: Floats = np.diff(running[starts]).astype(np.float64)
+        return found
 
     def by_row(self, values: Floats, cells: slice) -> Floats:
         """What some cells have, for each of their rows."""

@@ -6,8 +6,9 @@ numpy and Polars let go of the interpreter while they loop over their arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -15,11 +16,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LARGE = 100_000  # rows that are worth a thread
+_BLOCK = 1 << 17  # rows whose numbers stay in the cache, enough for a thread
 
 
 def cores() -> int:
     """How many threads can run at once."""
     return os.cpu_count() or 1
+
+
+def at_once(rows: int) -> int:
+    """How many of so many rows are worked on at once.
+
+    Of few rows fewer: their arrays then are in memory that is not given back in between.
+    """
+    return _BLOCK if rows >= 4 * _BLOCK else max(_BLOCK // 4, 1)
 
 
 def in_order(
@@ -43,6 +53,18 @@ def in_order(
         started = [pool.submit(copy_context().run, function, item) for item in items]
         for found in started:
             yield found.result()
+
+
+def consumed(function: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Call a function with every item as they come, on all cores; only a few items wait."""
+    with ThreadPoolExecutor(cores()) as pool:
+        started = deque[Future[object]]()
+        for item in items:
+            started.append(pool.submit(copy_context().run, function, item))
+            if len(started) > 2 * cores():
+                started.popleft().result()
+        for last in started:
+            last.result()
 
 
 def spread_out(

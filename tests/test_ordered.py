@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp, rankdata
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import frame_eval as fe
-from frame_eval.inference import cells
+from frame_eval import threads
 from frame_eval.inference.linear import linear
 from frame_eval.inference.ranked import ranked
 from frame_eval.reduce import Roles, keys, reduce
@@ -21,6 +21,10 @@ TINY, HUGE = np.finfo(float).smallest_subnormal, np.finfo(float).max
 SCORES = {
     "normal": RNG.normal(size=700),
     "tied": np.round(RNG.normal(size=700), 1),
+    "three decimals": np.round(RNG.normal(size=700), 3),
+    "decimals and one sum of them": np.append(np.round(RNG.normal(size=699), 2), 0.1 + 0.2),
+    "decimals that are too large": np.round(RNG.normal(size=700), 1) * 1e9,
+    "thousands": RNG.integers(-9, 9, 700) * 1000.0,
     "all tied": np.full(700, 0.1),
     "zeros of both signs": np.where(RNG.random(700) < 0.5, 0.0, -0.0),
     "halves": RNG.integers(-9, 9, 700) / 2,
@@ -66,7 +70,9 @@ def test_packed_fields_sort_as_numpy_does(scores, wide):
     assert_array_equal(score.decoded(packed.field(2)), scores[order])
     assert_array_equal(packed.field(3), group[order])
     same = _same(scores[order]) & _same(group[order])
-    assert_array_equal(packed.changes(2)[1:], ~same)
+    cells = np.concatenate([[0], np.flatnonzero(~same) + 1, [rows]])
+    assert_array_equal(np.arange(rows + 1) if same.sum() == 0 else packed.starts(2), cells)
+    assert (packed.starts(2) is None) == (not same.any())
     by_score = Packed(rows, [position(rows), (score, score.width)])
     assert_array_equal(by_score.field(0), np.argsort(scores, kind="stable"))
 
@@ -208,8 +214,8 @@ def _delong(y, s):
 
 @pytest.fixture(params=[1, 7, 64], ids="blocks of {}".format)
 def _small_blocks(request, monkeypatch):
-    monkeypatch.setattr(cells, "BLOCK", request.param)
-    monkeypatch.setattr(keys, "_BLOCK", request.param)
+    monkeypatch.setattr(threads, "_BLOCK", request.param)
+    monkeypatch.setattr(keys, "_LARGE", 4 * request.param)
 
 
 @pytest.mark.usefixtures("_small_blocks")
@@ -261,7 +267,7 @@ def test_errors_do_not_depend_on_the_blocks(roles, monkeypatch):
         fe.quantile("s", 0.3),
     ]
     small = frame.eval.summary(*asked, **roles)
-    monkeypatch.setattr(cells, "BLOCK", 1 << 17)
+    monkeypatch.setattr(threads, "_BLOCK", 1 << 17)
     whole = frame.eval.summary(*asked, **roles)
     for name in ("estimate", "std_error", "ci_low", "ci_high"):
         assert_allclose(small[name], whole[name], rtol=1e-10)
@@ -290,12 +296,21 @@ def test_scores_of_all_bits_in_many_slices_stay_exact(scores, cluster):
         assert part[1] == pytest.approx(np.quantile(scores[inside], 0.25), rel=1e-15)
 
 
+def test_decimals_take_as_many_bits_as_they_have_steps():
+    """Between -1 and 1 there are 2,001 numbers of three decimals, and 11 bits for them."""
+    scores = np.append(RNG.integers(-1000, 1001, 500) / 1000, [-1.0, 1.0])
+    assert Score.of(scores).width == 11
+    assert Packed(502, [whole(np.ones(502, int), 2), Score.of(scores).field()]).low.itemsize == 4
+    for other in (0.1 + 0.2, 1e-7, 3e6, np.inf):
+        assert Score.of(np.append(scores, other)).width > 30
+
+
 def test_numbers_told_apart_by_their_last_bits_are_not_taken_as_one():
     tied = np.repeat([1.0, 1.5, -3.0], 4)
-    assert Score.of(np.append(tied, 0.1)).told_apart(8)
+    assert Score.of(np.append(tied, 1 / 7)).told_apart(8)
     assert not Score.of(np.append(tied, LAST)).told_apart(1)
     # Zero is far from the smallest magnitude, although the span between them takes no bits.
-    assert Score.of(np.array([0.0, -0.0, 1e-3, -1e-3, 4.0])).told_apart(8)
+    assert Score.of(np.array([0.0, -0.0, 1 / 700, -1 / 700, 4.0])).told_apart(8)
 
 
 @pytest.mark.parametrize("name", ["rows", "classes", "total", "from_top"])
@@ -330,7 +345,7 @@ def test_columns_are_read_across_their_chunks(chunks):
 def test_words_are_sorted_on_all_cores(monkeypatch):
     for count in (1, 2, 3):
         monkeypatch.setattr(keys, "cores", lambda count=count: count)
-        monkeypatch.setattr(keys, "_BLOCK", 10)
+        monkeypatch.setattr(keys, "_LARGE", 40)
         for words in (RNG.integers(0, 2**63, 999), RNG.integers(0, 3, 999), np.zeros(999)):
             given = words.astype(np.uint64)
             ordered = np.sort(given)

@@ -11,9 +11,8 @@ import numpy as np
 from frame_eval.inference.linear import scattered
 from frame_eval.metrics.core import Array, Sums, Term
 from frame_eval.table import Floats, Ints, Part, Ranked
-from frame_eval.threads import Result, spread_out
+from frame_eval.threads import Result, at_once, spread_out
 
-BLOCK = 1 << 17  # rows that are worked on at once: in the cache, and enough for a thread
 _SPARE = 1 << 13  # empty cells that take less time than to work on another group alone
 
 
@@ -29,7 +28,8 @@ class Group:
     @cached_property
     def spans(self) -> list[slice]:
         """Its cells, block by block."""
-        return self.part.blocks(self.span, BLOCK)
+        rows = self.rows
+        return self.part.blocks(self.span, at_once(rows.stop - rows.start))
 
     @property
     def rows(self) -> slice:
@@ -113,14 +113,43 @@ class Group:
         return self._known[key][0]
 
 
-class _Cells(Sums):
+class _Running(Sums):
+    """Running sums; of whole numbers in integers, which are added several times faster."""
+
+    _whole: frozenset[str]
+
+    def _beside(self, _: Term, /) -> tuple[Any, Any]:
+        """The sums of a term over the cells before these and after them."""
+        return 0.0, 0.0
+
+    def from_bottom(self, term: Term) -> Array:
+        kind = np.int64 if self._is_whole(term) else np.float64
+        found: Array = np.cumsum(self.by_cell(term), axis=-1, dtype=kind) + self._beside(term)[0]
+        return found
+
+    def from_top(self, term: Term) -> Array:
+        values, after = self.by_cell(term), self._beside(term)[1]
+        found: Array
+        if self._is_whole(term):
+            below = np.cumsum(values, axis=-1, dtype=np.int64)
+            found = values + (below[..., -1:] + after)
+            found -= below
+        else:
+            found = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1] + after
+        return found
+
+    def _is_whole(self, term: Term) -> bool:
+        return isinstance(term, str) and term in self._whole
+
+
+class _Cells(_Running):
     """The sums of some cells, each read when it is asked for."""
 
     _group: Group
     _span: slice
 
     def __init__(self, group: Group, span: slice) -> None:
-        self.__dict__.update(_group=group, _span=span)
+        self.__dict__.update(_group=group, _span=span, _whole=group.part.whole)
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("rows", *self._group.part.names):
@@ -168,24 +197,19 @@ class Block(_Cells):
             return term[self._span.start - first : self._span.stop - first]
         return super().by_cell(term)
 
-    def from_bottom(self, term: Term) -> Array:
-        found = super().from_bottom(term)
-        if len(self._group.spans) > 1:
-            found += self._group.totals(term)[1][: self._number].sum(0)[..., None]
-        return found
-
-    def from_top(self, term: Term) -> Array:
-        found = super().from_top(term)
-        if len(self._group.spans) > 1:
-            found += self._group.totals(term)[1][self._number + 1 :].sum(0)[..., None]
-        return found
+    def _beside(self, term: Term, /) -> tuple[Any, Any]:
+        if len(self._group.spans) == 1:
+            return super()._beside(term)
+        by_block = self._group.totals(term)[1]
+        before, after = by_block[: self._number], by_block[self._number + 1 :]
+        return before.sum(0)[..., None], after.sum(0)[..., None]
 
 
 class AloneError(Exception):
     """What is asked for is known of one group at a time alone."""
 
 
-class Stack(Sums):
+class Stack(_Running):
     """The cells of several groups, each in a row of arrays that are filled up by empty cells."""
 
     part: Part
@@ -202,6 +226,7 @@ class Stack(Sums):
         self.__dict__.update(
             part=part,
             positions=positions,
+            _whole=part.whole,
             _span=slice(int(edges[0]), int(edges[-1])),
             _there=np.arange(width) < sizes[:, None],
         )
@@ -264,11 +289,12 @@ def stacked(part: Part) -> list[range]:
     rows = part.edges if part.starts is None else part.starts[part.edges]
     found: list[range] = []
     start, most, used, filled = 0, 0, 0, 0
+    block = at_once(int(rows[-1] - rows[0]))
     for position, size in enumerate(np.diff(rows).tolist()):
         most, used = max(most, size), used + size
         count = position - start + 1
         filled = most * count
-        if count > 1 and (filled > BLOCK or filled - used > _SPARE * count):
+        if count > 1 and (filled > block or filled - used > _SPARE * count):
             found.append(range(start, position))
             start, most, used = position, size, size
     return [*found, range(start, len(rows) - 1)] if len(rows) > 1 else []

@@ -61,8 +61,10 @@ def has_values(metric: Metric) -> bool:
 def example_values(metric: Metric, side: Linear) -> Floats:
     """The value of every example; NaN where it has none, such as a recall without a positive."""
     table, totals = side.table, side.totals
-    over, under = table.sums[:, -1], table.sums[:, 0]
-    if metric.proportion is not None:
+    if is_mean(metric):
+        over, under = (table.sums[:, table.names.index(name)] for name in ("x", "n"))
+    else:
+        assert metric.proportion is not None
         place = places(table, table.slice)
         of = (metric.proportion.hits, metric.proportion.trials)
         over, under = (combined(coefficients(f, totals), place, table.sums) for f in of)

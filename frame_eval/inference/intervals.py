@@ -246,9 +246,10 @@ def _on_scale(bounds: Any, estimate: Floats, error: Floats, quantile: Floats) ->
         return *limits, ", logit"
     if low == 0:
         half = quantile * error / estimate
+        most = np.finfo(float).max
         with np.errstate(over="ignore"):
-            high = np.minimum(estimate * np.exp(half), np.finfo(float).max)
-        return estimate * np.exp(-half), high, ", log"
+            limits = (np.clip(estimate * np.exp(sign * half), -most, most) for sign in (-1, 1))
+            return *limits, ", log"
     return estimate - quantile * error, estimate + quantile * error, ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -105,6 +105,12 @@ def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
         part = values if (weights == 1).all() else spread(weights, place) * values
         total = part if total is None else total + part
     return np.zeros(len(place)) if total is None else total
+
+
+def crossed(first: Linear, second: Linear, both: Linear) -> Linear:
+    """A metric linearised in units of one way of clustering, of another, and of both together."""
+    clusters = np.minimum(first.clusters, second.clusters)
+    return replace(first, crossed=(first, second, both), clusters=clusters)
 
 
 def put_strata(strata: Ints | None, place: Ints, size: int) -> Ints | None:

@@ -21,7 +21,7 @@ from frame_eval.inference.difference import (
     has_values,
 )
 from frame_eval.inference.intervals import SANDWICH, shown
-from frame_eval.inference.linear import Linear, Sample, added, scattered
+from frame_eval.inference.linear import Linear, Sample, added, crossed, scattered
 from frame_eval.inference.margins import Limits
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.resampled import (
@@ -69,21 +69,19 @@ def paired(
     level: float,
     draws: Draws = DRAWS,
     scale: float = 1.0,
-    crossed: Sequence[Ints] = (),
+    ways: Sequence[Ints] = (),
 ) -> Difference:
     """The difference of two systems on the same examples, in every slice.
 
-    ``cluster_of`` is the cluster of every example; ``crossed`` the one that it is in another way,
-    and by both ways together. ``draws`` are those of the methods that resample. With ``scale`` the
+    ``cluster_of`` is the cluster of every example; ``ways`` the one that it is in another way, and
+    by both ways together. ``draws`` are those of the methods that resample. With ``scale`` the
     estimate of the second system counts only so much, for margins relative to it.
     """
     both = _pairs(metric, sides, cluster_of)
     with np.errstate(divide="ignore", invalid="ignore"):
         joint, counted = _side_by_side(metric, both, scale)
-    if crossed:
-        other, common = (_joint(_pairs(metric, sides, way), scale) for way in crossed)
-        clusters = np.minimum(joint.clusters, other.clusters)
-        joint = replace(joint, crossed=(joint, other, common), clusters=clusters)
+    if ways:
+        joint = crossed(joint, *(_joint(_pairs(metric, sides, way), scale) for way in ways))
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         alike = scale == 1 and not both.a.weighted and both.a.strata is None
@@ -124,9 +122,10 @@ def analysed(
     return replace(result, wins=wins, losses=losses, ties=ties)
 
 
-def joint(metric: Metric, sides: Sides, cluster_of: Ints) -> Linear:
-    """The differences of two systems by slice, linearised over clusters."""
-    return _joint(_pairs(metric, sides, cluster_of), 1.0)
+def joint(metric: Metric, sides: Sides, cluster_of: Ints, ways: Sequence[Ints] = ()) -> Linear:
+    """The differences of two systems by slice, linearised over clusters, and in other ``ways``."""
+    first, *others = (_joint(_pairs(metric, sides, of), 1.0) for of in (cluster_of, *ways))
+    return crossed(first, *others) if others else first
 
 
 def _pairs(metric: Metric, sides: Sides, cluster_of: Ints) -> Pairs:

@@ -173,8 +173,7 @@ def _over(metric: Metric, sums: Mapping[str, Array]) -> Any:
     """What an example counts for the numerator of a mean or share."""
     if metric.proportion is not None:
         return metric.proportion.hits(Sums({"n": 1.0, **sums}))
-    (values,) = sums.values()
-    return values
+    return sums["x"]
 
 
 def _moments(of: _Examples, rows: Floats) -> Floats:

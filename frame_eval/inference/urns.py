@@ -277,7 +277,8 @@ def _additive(kinds: Kinds, part: Ints, parts: int, *, merged: bool) -> Additive
     unit, counts, strata = _units(kinds)
     vectors, names = kinds.vectors, kinds.names
     if is_mean(kinds.metric):
-        vectors, names = vectors[:, [1, 0]], ("x", "n")
+        vectors = vectors[:, [names.index("x"), names.index("n")]]
+        names = ("x", "n")
     shape = (parts, *sizes, len(names))
     size = len(counts) * math.prod(shape[:-1])
     place = (unit * parts + part) * math.prod(sizes) + kinds.cell

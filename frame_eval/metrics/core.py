@@ -270,11 +270,13 @@ class Metric:
 
         They are tried on all values that rows can have, in arithmetic that raises where it wraps.
         """
-        logical = all(i.kind in LOGICAL and not i.others for i in self.made.values())
-        if not logical or self.cells or self.unit is not None or not _fit(self):
+        plain = not self.cells or (self.ordered and len(self.cells) == 1)
+        read = {name: i for name, i in self.made.items() if name not in self.cells}
+        logical = all(i.kind in LOGICAL and not i.others for i in read.values())
+        if not (plain and logical) or self.unit is not None or not _fit(self):
             return self
-        small = {name: replace(given, small=True) for name, given in self.made.items()}
-        return replace(self, inputs=small)
+        small = {name: replace(given, small=True) for name, given in read.items()}
+        return replace(self, inputs={**self.made, **small})
 
     @cached_property
     def native(self) -> bool:

@@ -396,6 +396,7 @@ def _in_slices(table: Table, members: list[Ints]) -> Table:
 _ONE = pl.DataFrame({"__fe_one": [0]})  # the values of no key
 _FEW = 16  # texts that are compared faster than hashed
 _MANY = 1000  # texts that an Enum finds faster than a join
+_FEW_KEYS = 10_000  # keys that the first rows may have all
 _SHORT = 10_000  # rows that are looked at before a query is planned
 
 
@@ -436,7 +437,8 @@ def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | N
     whole = keys.width == 1 and column.dtype.is_integer() and not column.null_count()
     if not whole or column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
-    values = Column(column.cast(pl.Int64))
+    wide = column.cast(pl.Int64)
+    values = Column(wide)
     parts = blocks(len(values))
     ends = spread_out(lambda part: (values[part].min(), values[part].max()), parts)
     low, high = int(min(ends)[0]), int(max(end[1] for end in ends))
@@ -445,12 +447,16 @@ def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | N
     there = np.zeros(high - low + 1, bool)
 
     def mark(part: slice) -> None:
-        there[values[part] - low] = True
+        # The first rows often have all keys, if these are few.
+        if len(there) > _FEW_KEYS or not there.all():
+            there[values[part] - low] = True
 
     spread_out(mark, parts)
     distinct = np.flatnonzero(there)
     names = pl.Series(column.name, distinct + low).cast(column.dtype).to_frame()
     dense = len(distinct) == len(there)
+    if dense and dtype is None:
+        return Column(wide, low), names
     if dense and not low and len(values.chunks) == 1:
         return values.chunks[0], names
     code = np.empty(len(values), dtype or np.min_scalar_type(len(distinct)))
@@ -469,7 +475,7 @@ def codes(
 ) -> tuple[Any, pl.DataFrame]:
     """Positions of the rows among the distinct, sorted values of some columns, and those values.
 
-    Without a ``dtype`` the positions are whole numbers of any type that holds them.
+    Without a ``dtype`` the positions are whole numbers of any type, had a part at a time.
     """
     if not columns:
         return np.zeros(frame.height, np.int64), _ONE

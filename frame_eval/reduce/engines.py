@@ -7,7 +7,6 @@ the group-by pushed down.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter
@@ -27,11 +26,9 @@ from polars.io.plugins import register_io_source
 
 from frame_eval.columns import Source
 from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
-from frame_eval.running import current
+from frame_eval.reduce.groups import TooManyGroups, Total, totals_of
 
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
-_AT_HAND = "POLARS_HOT_TABLE_SIZE"
-_VALUE = 128  # bytes of memory for every value of a group at hand
 _SAMPLED = 16  # of how many parts one is counted
 _FEW = 10_000  # rows that are done before streams of them are set up
 _AS_WRITTEN = pl.QueryOptFlags.none()
@@ -163,7 +160,7 @@ def said_by(native: Any) -> Iterator[None]:
     """Errors of the engine behind a frame, said as one of ours."""
     try:
         yield
-    except (EvalError, MemoryError):
+    except (EvalError, MemoryError, TooManyGroups):
         raise
     except Exception as error:
         engine, way_out = _engine(native)
@@ -226,46 +223,28 @@ def collect(frame: Any, *, long: bool = False, rows: int | None = None) -> pl.Da
     return result
 
 
-class TooManyGroups(Exception):
-    """More groups would leave an engine than the memory holds."""
-
-
 def collect_groups(
-    frame: Any, width: int, rows: int | None = None, most: int | None = None
+    frame: Any,
+    keys: Sequence[str],
+    totals: Sequence[Total],
+    words: Any,
+    rows: int | None = None,
+    most: int | None = None,
 ) -> pl.DataFrame:
-    """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
+    """The totals, in some words, of groups of a frame; raises for more than ``most`` of them.
 
-    They have keys and sums, so many together, on the way or in the end. Raises for more than
-    ``most`` of them.
+    Polars would put rows aside where groups are many, which grows with the rows: those that are not
+    in memory are added up as they come.
     """
-    if rows is not None and rows <= _FEW:
-        return collect(frame, rows=rows)
-    if most is not None:
-        frame = frame.head(most + 1)
-    with _many_groups(current().most(_VALUE * width)):
-        groups = collect(frame)
-    if most is not None and groups.height > most:
+    native = nw.to_native(frame, pass_through=True)
+    if rows is None and isinstance(native, pl.LazyFrame):
+        with said_by(native):
+            return totals_of(frame, keys, totals, most)
+    groups = frame.group_by(*keys).agg(*(total.aggregate(words) for total in totals))
+    found = collect(groups if most is None else groups.head(most + 1), rows=rows)
+    if most is not None and found.height > most:
         raise TooManyGroups
-    return groups
-
-
-@contextmanager
-def _many_groups(most: int) -> Iterator[None]:
-    """Have Polars hold as many groups at hand while it reads.
-
-    Rows of other groups are put aside until all are read: memory and time then grow with the rows.
-    """
-    before = os.environ.get(_AT_HAND)
-    os.environ[_AT_HAND] = str(1 << min(most.bit_length() - 1, 24))
-    pl.Config.reload_env_vars()
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_AT_HAND]
-        else:
-            os.environ[_AT_HAND] = before
-        pl.Config.reload_env_vars()
+    return found
 
 
 def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -14,27 +15,33 @@ import numpy.typing as npt
 import polars as pl
 
 from frame_eval.table import Floats, Ints, bisected, joined
-from frame_eval.threads import cores, spread_out
+from frame_eval.threads import at_once, cores, spread_out
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Field: TypeAlias = "Callable[[slice], Words]"
 
-_BLOCK = 1 << 17  # numbers that are worked on at once stay in the cache
+_LARGE = 1 << 19  # words that are sorted faster by several threads
 _ROOM = 1 << 20  # left above zero, so that codes without their last bits are still apart from it
+_MOST_DECIMALS = 6  # of numbers that are taken for decimal ones
 _MAGNITUDE = 2**63 - 1  # the bits of a float64 without its sign
 
 
 def blocks(length: int) -> list[slice]:
     """Slices that cover an array piece by piece."""
-    return [slice(start, start + _BLOCK) for start in range(0, length, _BLOCK)]
+    size = at_once(length)
+    return [slice(start, start + size) for start in range(0, length, size)]
 
 
 class Column:
-    """The numbers of a column without nulls, a part at a time: its chunks are not joined."""
+    """The numbers of a column without nulls, a part at a time: its chunks are not joined.
 
-    def __init__(self, values: pl.Series) -> None:
+    Less the ``least`` of them, if it is given.
+    """
+
+    def __init__(self, values: pl.Series, least: int = 0) -> None:
         self.chunks = [chunk.to_numpy() for chunk in values.get_chunks()]
         self.starts = np.cumsum([0, *map(len, self.chunks)])
+        self.least = least
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -42,69 +49,54 @@ class Column:
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
         stop = min(part.stop, len(self))
         first, last = np.searchsorted(self.starts, [part.start, stop - 1], side="right") - 1
-        return joined(
+        found = joined(
             [
                 self.chunks[i][max(part.start - self.starts[i], 0) : stop - self.starts[i]]
                 for i in range(first, last + 1)
             ]
         )
+        return found - self.least if self.least else found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(joined(self.chunks) - self.least, dtype)
 
 
 Values: TypeAlias = "Column | npt.NDArray[Any]"
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(ABC):
     """Float64 numbers as whole numbers from 0 that sort as they do and need few bits.
 
-    Without its sign a float sorts as its bits do. Trailing bits that no number uses and most of the
-    span between zero and the smallest magnitude are left out.
+    They are ``width`` bits wide, ``least`` is what the smallest would be otherwise.
     """
 
     values: Values
     width: int
-    spare: int
-    gap: int
     least: int
 
-    @classmethod
-    def of(cls, values: Values) -> Score:
+    @staticmethod
+    def of(values: Values) -> Score:
         """How to code some numbers; -0.0 and 0.0 are one, and none may be NaN."""
+        return _Decimals.found(values) or _Bits.found(values)
 
-        def of_block(part: slice) -> tuple[int, int, float, float]:
-            numbers = values[part]
-            magnitude = numbers.view(np.int64) & _MAGNITUDE
-            used = int(np.bitwise_or.reduce(magnitude))
-            # Zero wraps around to the largest number.
-            nearest = int((magnitude.view(np.uint64) - np.uint64(1)).min())
-            return used, nearest, numbers.min(), numbers.max()
+    @abstractmethod
+    def coded(self, numbers: Floats) -> Ints:
+        """Numbers as whole ones that sort as they do."""
 
-        found = spread_out(of_block, blocks(len(values))) or [(0, 0, 0.0, 0.0)]
-        each_used, each_nearest, lows, highs = zip(*found, strict=True)
-        used = reduce(or_, each_used)
-        spare = (used & -used).bit_length() - 1 if used else 0
-        gap = max(((min(each_nearest) + 1) >> spare) - _ROOM, 0) if used else 0
-        extremes = min(lows), max(highs)
-        low, high = (cls._signed(extreme, spare, gap) for extreme in extremes)
-        return cls(values, (high - low).bit_length(), spare, gap, low)
+    @abstractmethod
+    def number(self, coded: Ints) -> Floats:
+        """The numbers behind whole ones."""
 
     def __call__(self, part: slice) -> Words:
         """The codes of a part of the numbers."""
-        bits = self.values[part].view(np.int64)
-        sign = bits >> 63
-        signed = bits & _MAGNITUDE
-        signed >>= self.spare
-        signed -= self.gap
-        np.maximum(signed, 0, out=signed)
-        signed ^= sign
-        signed -= sign
-        signed -= self.least
-        return signed.view(np.uint64)
+        coded = self.coded(self.values[part])
+        coded -= self.least
+        return coded.view(np.uint64)
 
-    @staticmethod
-    def _signed(value: float, spare: int, gap: int) -> int:
-        bits = int(np.float64(abs(value)).view(np.int64))
-        return int(np.sign(value)) * ((bits >> spare) - gap if bits else 0)
+    def decoded(self, code: Words) -> Floats:
+        """The numbers behind some codes."""
+        return self.number(code.view(np.int64) + np.int64(self.least))
 
     def field(self) -> tuple[Field, int]:
         """The codes as a field."""
@@ -122,11 +114,91 @@ class Score:
         differ = code[1:] ^ code[:-1]
         return not ((differ > 0) & (differ < np.uint64(1 << bits))).any()
 
-    def decoded(self, code: Words) -> Floats:
-        """The numbers behind some codes."""
-        signed = code.view(np.int64) + np.int64(self.least)
-        bits = np.where(signed == 0, 0, (np.abs(signed) + self.gap) << self.spare)
-        return np.copysign(bits.view(np.float64), np.where(signed < 0, -1.0, 1.0))
+
+@dataclass(frozen=True)
+class _Decimals(Score):
+    """Numbers that all have few decimals, times a power of ten."""
+
+    scale: float
+
+    @classmethod
+    def found(cls, values: Values) -> Score | None:
+        if not len(values):
+            return None
+        scales = 10.0 ** np.arange(_MOST_DECIMALS + 1)
+
+        def fits(numbers: Floats, scale: Any) -> tuple[Any, Any]:
+            whole = np.rint(numbers * scale)
+            return whole, (whole / scale == numbers) & (np.abs(whole) < 2**31)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            # The first numbers show if it is worth a look at all of them.
+            fitting = fits(values[slice(0, 64)], scales[:, None])[1].all(axis=1)
+            if not fitting.any():
+                return None
+            scale = scales[fitting.argmax()]
+
+            def of_block(part: slice) -> tuple[bool, float, float]:
+                whole, there = fits(values[part], scale)
+                return bool(there.all()), whole.min(), whole.max()
+
+            all_fit, lows, highs = zip(*spread_out(of_block, blocks(len(values))), strict=True)
+        if not all(all_fit):
+            return None
+        low, high = int(min(lows)), int(max(highs))
+        return cls(values, (high - low).bit_length(), low, scale)
+
+    def coded(self, numbers: Floats) -> Ints:
+        return np.rint(numbers * self.scale).astype(np.int64)
+
+    def number(self, coded: Ints) -> Floats:
+        return coded / self.scale
+
+
+@dataclass(frozen=True)
+class _Bits(Score):
+    """The bits of any numbers; without its sign a float sorts as they do.
+
+    Trailing bits that no number uses and most of the span between zero and the smallest magnitude
+    are left out.
+    """
+
+    spare: int
+    gap: int
+
+    @classmethod
+    def found(cls, values: Values) -> Score:
+        def of_block(part: slice) -> tuple[int, int, float, float]:
+            numbers = values[part]
+            magnitude = numbers.view(np.int64) & _MAGNITUDE
+            used = int(np.bitwise_or.reduce(magnitude))
+            # Zero wraps around to the largest number.
+            nearest = int((magnitude.view(np.uint64) - np.uint64(1)).min())
+            return used, nearest, numbers.min(), numbers.max()
+
+        found = spread_out(of_block, blocks(len(values))) or [(0, 0, 0.0, 0.0)]
+        each_used, each_nearest, lows, highs = zip(*found, strict=True)
+        used = reduce(or_, each_used)
+        spare = (used & -used).bit_length() - 1 if used else 0
+        gap = max(((min(each_nearest) + 1) >> spare) - _ROOM, 0) if used else 0
+        ends = cls(values, 0, 0, spare, gap).coded(np.array([min(lows), max(highs)]))
+        low, high = map(int, ends)
+        return cls(values, (high - low).bit_length(), low, spare, gap)
+
+    def coded(self, numbers: Floats) -> Ints:
+        bits = numbers.view(np.int64)
+        sign = bits >> 63
+        coded: Ints = bits & _MAGNITUDE
+        coded >>= self.spare
+        coded -= self.gap
+        np.maximum(coded, 0, out=coded)
+        coded ^= sign
+        coded -= sign
+        return coded
+
+    def number(self, coded: Ints) -> Floats:
+        bits = np.where(coded == 0, 0, (np.abs(coded) + self.gap) << self.spare)
+        return np.copysign(bits.view(np.float64), np.where(coded < 0, -1.0, 1.0))
 
 
 def _distinct(code: Words) -> Words:
@@ -137,7 +209,7 @@ def _distinct(code: Words) -> Words:
 
 
 class Packed:
-    """Unsigned whole numbers side by side in one integer of 64 or 128 bits, sorted.
+    """Unsigned whole numbers side by side in one integer of 32, 64 or 128 bits, sorted.
 
     Parameters
     ----------
@@ -154,12 +226,11 @@ class Packed:
         # The upper word is the last field alone, where the others fill the lower one.
         self.base = min(total - last, 64) if total > 64 else 64
         small = total - self.base <= 16
-        low = np.empty(length, np.uint64)
+        low: Any = np.empty(length, np.uint32 if total <= 32 else np.uint64)
         high: Any = np.zeros(length, np.uint16 if small else np.uint64) if total > 64 else None
 
         def pack(part: slice) -> None:
-            offset, word = 0, low[part]
-            word[:] = 0
+            offset, word = 0, np.zeros(len(low[part]), np.uint64)
             for values, width in fields:
                 value = values(part)
                 if high is not None and offset + width > self.base:
@@ -169,6 +240,7 @@ class Packed:
                     value <<= np.uint64(offset)
                     word |= value
                 offset += width
+            low[part] = word
 
         spread_out(pack, blocks(length))
         self.low, self.high = _sorted(low, high)
@@ -176,7 +248,7 @@ class Packed:
     def field(self, position: int, rows: Any = slice(None)) -> Words:
         """One of the fields, in the order of all of them; of some rows."""
         width, offset = self.widths[position], sum(self.widths[:position])
-        found: Words = np.zeros_like(self.low[rows])
+        found: Words = np.zeros(self.low[rows].shape, np.uint64)
         if width and offset < self.base:
             found = _shifted(self.low[rows], -offset)
         if self.high is not None and offset + width > self.base:
@@ -190,20 +262,31 @@ class Packed:
         starts = bisected(lambda at: self.field(-1, at) < wanted, len(self.low), count)
         return np.append(starts, len(self.low))
 
-    def changes(self, fields: int) -> npt.NDArray[np.bool_]:
-        """Where a row differs from the one before in any but the first fields."""
+    def starts(self, fields: int) -> Ints | None:
+        """The rows that differ from the one before in any but the first fields, and their number.
+
+        None if all differ.
+        """
         beneath = np.uint64(1 << sum(self.widths[:fields]))
-        new = np.ones(len(self.low), bool)
+        length = len(self.low)
 
-        def compare(part: slice) -> None:
-            after = slice(part.start + 1, part.stop + 1)
-            here = self.low[after]
-            new[after] = (here ^ self.low[part][: len(here)]) >= beneath
+        def found(part: slice) -> Ints | None:
+            after = slice(part.start + 1, min(part.stop + 1, length))
+            before = slice(part.start, after.stop - 1)
+            new = (self.low[after] ^ self.low[before]) >= beneath
+            if self.high is not None:
+                new |= self.high[after] != self.high[before]
+            return None if new.all() else np.flatnonzero(new) + after.start
 
-        spread_out(compare, blocks(len(new) - 1))
-        if self.high is not None:
-            new[1:] |= self.high[1:] != self.high[:-1]
-        return new
+        parts = blocks(length - 1)
+        each = spread_out(found, parts)
+        if all(one is None for one in each):
+            return None
+        rows = [
+            np.arange(part.start, min(part.stop, length - 1)) + 1 if one is None else one
+            for part, one in zip(parts, each, strict=True)
+        ]
+        return np.concatenate([[0], *rows, [length]])
 
 
 def _shifted(value: Words, by: int) -> Words:
@@ -213,7 +296,7 @@ def _shifted(value: Words, by: int) -> Words:
 
 def sort(words: Words) -> None:
     """Sort words where they are, on all cores where they are many."""
-    if cores() == 1 or len(words) < 4 * _BLOCK:
+    if cores() == 1 or len(words) < _LARGE:
         words.sort()
         return
     edges = [len(words) * i // cores() for i in range(cores() + 1)]

@@ -40,11 +40,11 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
     rows = collect(prepared.frame.select(*dict.fromkeys(columns), score, *made))
     if not rows.height:
         raise EvalError("the frame is empty: there is no row to evaluate")
-    bad = flags(prepared, metrics, missing)
-    if bad is not None and nw.from_native(rows).select(bad.any().alias("bad"))["bad"][0]:
+    bad = flags(prepared, metrics, missing, pl)
+    if bad is not None and rows.select(bad.any()).item():
         explain(prepared, metrics, missing)
     frame = pl.DataFrame({"__fe_len": [rows.height]})
-    group = np.zeros(1, np.int64)
+    group: Values = np.zeros(1, np.int64)
     if prepared.groups:
         group, frame = codes(rows, prepared.groups, None)
     binary = {inputs[alias].kind for alias in others} <= _ZERO_ONE and len(others) <= _MOST_BITS
@@ -52,6 +52,7 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
     if any(rows[alias].null_count() for alias in (score, *others)):
         null = rows.select(pl.any_horizontal(pl.col(score, *others).is_null())).to_series()
         at = null.to_numpy()
+        group = np.asarray(group)
         where = group[at] if len(group) == len(at) else np.zeros(at.sum(), np.int64)
         lost = np.bincount(where, minlength=frame.height).astype(float)
         if missing == "worst":
@@ -75,7 +76,8 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
 def _narrow(prepared: Prepared, alias: str) -> Any:
     """A column that can only be 0 or 1 as a byte."""
     given, _, dtype = prepared.read[alias]
-    if given.kind not in _ZERO_ONE or given.invalid(nw.col(alias), dtype) is not None:
+    zero_one = given.kind in _ZERO_ONE and given.invalid(nw.col(alias), dtype) is None
+    if given.small or not zero_one:
         return nw.col(alias)
     # By way of a boolean, which is faster than to see whether each number fits.
     return (nw.col(alias) != 0).cast(nw.Int8).alias(alias)
@@ -104,7 +106,7 @@ class Scored:
     rows: pl.DataFrame
     score: str
     bits: tuple[str, ...] | None
-    group: npt.NDArray[Any]
+    group: Values
     unit: Ints | None
     weight: Floats | None
     missing: Floats
@@ -127,6 +129,12 @@ class Scored:
         if key not in self.orders:
             self.orders[key] = Order(self, code)
         return self.orders[key]
+
+
+def _in_bytes(values: Floats) -> npt.NDArray[Any]:
+    """Numbers as bytes, if they are whole and small enough; else as they are."""
+    small = values.astype(np.int8)
+    return small if np.array_equal(small, values) else values
 
 
 class _Units:
@@ -170,31 +178,33 @@ class Order:
         inside, alone = code >= 0, len(code) == 1
         chosen: Any = slice(None)
         if not inside.all():
-            chosen = slice(0, 0) if alone else np.flatnonzero(inside[scored.group])
+            chosen = slice(0, 0) if alone else np.flatnonzero(inside[np.asarray(scored.group)])
         self.scored, self.chosen = scored, chosen
         self.score = Score.of(self._read(scored.score))
         self.length = len(self.score.values)
         self.groups = np.maximum(code, 0)
-        place = None
+        place: Values | None = None
         if not alone:
             self.groups, local = np.unique(self.groups, return_inverse=True)
-            place = scored.group[chosen]
+            place = scored.group
+            if not isinstance(chosen, slice):
+                place = np.asarray(place)[chosen]
             if len(self.groups) < len(code) or (local[1:] < local[:-1]).any():
-                place = local[place]
+                place = local[np.asarray(place)]
         self.units = None
         if scored.unit is not None:
-            self.units = _Units(scored.unit[chosen], place, len(self.groups))
+            of_units = None if place is None else np.asarray(place)
+            self.units = _Units(scored.unit[chosen], of_units, len(self.groups))
         fields = [position(self.length)] if scored.bits is None else self._bits(scored.bits)
         self.above = len(fields)
         self.place = [] if place is None else [whole(place, len(self.groups))]
         self.missing = code[inside], scored.missing[inside]
-        self.packed, new = self._sorted(fields)
+        # The first row of every cell and the number of rows; None if every row is one.
+        self.packed, self.starts = self._sorted(fields)
         # Where the groups start among the rows, and where all end.
         self.edges = np.array([0, self.length])
         if place is not None:
             self.edges = self.packed.edges(len(self.groups))
-        # The same of the cells; None if every row is one.
-        self.starts = None if new.all() else np.append(np.flatnonzero(new), self.length)
         self.parts: dict[Any, Part] = {}
 
     def _bits(self, names: Sequence[str]) -> list[tuple[Field, int]]:
@@ -215,8 +225,8 @@ class Order:
     def _packed(self, *fields: tuple[Field, int]) -> Packed:
         return Packed(self.length, [*fields, *self.place])
 
-    def _sorted(self, fields: Sequence[tuple[Field, int]]) -> tuple[Packed, npt.NDArray[np.bool_]]:
-        """The rows in order, and which of them start a cell.
+    def _sorted(self, fields: Sequence[tuple[Field, int]]) -> tuple[Packed, Ints | None]:
+        """The rows in order, and where their cells start.
 
         In one word, if that only takes the last bits of scores, and these tell no rows apart.
         """
@@ -227,12 +237,12 @@ class Order:
         self.rounded = bits > 0 and score.width - bits >= pairs + 4
         if self.rounded:
             packed = self._packed(*fields, score.rounded(bits))
-            new = packed.changes(self.above)
-            if new.all() or score.told_apart(bits):
-                return packed, new
+            starts = packed.starts(self.above)
+            if starts is None or score.told_apart(bits):
+                return packed, starts
             self.rounded = False
         packed = self._packed(*fields, score.field())
-        return packed, packed.changes(self.above)
+        return packed, packed.starts(self.above)
 
     @cached_property
     def _scores(self) -> Packed:
@@ -250,6 +260,11 @@ class Order:
     def _position(self, rows: slice) -> Ints:
         """Where rows were before, if they are told apart."""
         return self.packed.field(0, rows).view(np.int64)
+
+    def _bits_of(self, rows: slice) -> npt.NDArray[np.uint8]:
+        """The inputs of 0 and 1 of rows, a bit each."""
+        assert self.scored.bits is not None
+        return self.packed.low[rows].astype(np.uint8) & np.uint8((1 << len(self.scored.bits)) - 1)
 
     def _unit(self, rows: slice) -> Ints:
         """Which unit of its group each row belongs to."""
@@ -277,7 +292,9 @@ class Order:
         return self.parts[key]
 
     def _part(self, metric: Metric) -> Part:
-        given = self._contributions(metric)
+        kinds = self._contributions(metric)
+        given = {name: self._by_row(of_kinds) for name, of_kinds in kinds.items()}
+        whole = [name for name, of_kinds in kinds.items() if of_kinds.dtype == np.int8]
         there = np.diff(self.edges) > 0
         edges = np.append(self.edges[:-1][there], self.length)
         units = None
@@ -296,21 +313,25 @@ class Order:
             self._score,
             self.weight,
             units,
+            frozenset() if self.weight is not None else frozenset(["n", "rows", *whole]),
         )
 
-    def _by_row(self, of_kinds: Floats) -> Callable[[slice], npt.NDArray[Any]]:
+    def _by_row(self, of_kinds: npt.NDArray[Any]) -> Callable[[slice], npt.NDArray[Any]]:
         """The values of rows from those of their kinds: patterns of bits, or positions."""
-        bits = self.scored.bits
-        if bits is None:
+        if self.scored.bits is None:
             by_row = of_kinds[self._position(slice(None))]
             return lambda rows: by_row[rows]
-        small = of_kinds.astype(np.int8)
-        kinds = small if np.array_equal(small, of_kinds) else of_kinds
-        mask = np.uint64((1 << len(bits)) - 1)
-        return lambda rows: kinds[(self.packed.low[rows] & mask).view(np.int64)]
+        if len(of_kinds) == 2 and of_kinds.dtype == np.int8:
+            # The line through two values is faster than a table of them.
+            first, step = of_kinds[:1], np.diff(of_kinds)
+            return lambda rows: first + step * self._bits_of(rows).view(np.int8)
+        return lambda rows: np.take(of_kinds, self._bits_of(rows))
 
-    def _contributions(self, metric: Metric) -> dict[str, Callable[[slice], npt.NDArray[Any]]]:
-        """What every row adds to the sums of a metric, without its weight."""
+    def _contributions(self, metric: Metric) -> dict[str, npt.NDArray[Any]]:
+        """What every kind of row adds to the sums of a metric, without its weight.
+
+        As bytes where these are whole numbers of rows that are told apart by bits alone.
+        """
         scored = self.scored
         if scored.bits is None:
             kinds = scored.rows[self.chosen]
@@ -319,8 +340,9 @@ class Order:
             pattern = np.arange(1 << len(scored.bits))
             columns = {name: pattern >> i & 1 for i, name in enumerate(scored.bits)}
             kinds = pl.DataFrame(columns)
+        words: Any = pl if metric.native else nw
         inputs = {
-            name: nw.col(scored.aliases[given.key]).cast(nw.Float64)
+            name: words.col(scored.aliases[given.key]).cast(words.Float64)
             for name, given in metric.made.items()
             if name not in metric.cells
         }
@@ -331,9 +353,7 @@ class Order:
         if taken:
             name = f"s.{taken[0]} of ordered cells is no sum of yours"
             raise EvalError(f"metric {metric.name!r}: {name}; rename it")
-        made = nw.from_native(kinds).with_columns(
-            **{f"__fe_c_{name}": value for name, value in asked.items()}
-        )
-        return {
-            name: self._by_row(made[f"__fe_c_{name}"].cast(nw.Float64).to_numpy()) for name in asked
-        }
+        rows = kinds if words is pl else nw.from_native(kinds)
+        made = rows.with_columns(**{f"__fe_c_{name}": value for name, value in asked.items()})
+        values = {name: made[f"__fe_c_{name}"].cast(words.Float64).to_numpy() for name in asked}
+        return values if scored.bits is None else {n: _in_bytes(v) for n, v in values.items()}

@@ -19,7 +19,7 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.means import is_mean
 from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.coded import repeats_message
-from frame_eval.reduce.engines import collect, collect_groups, distinct_count
+from frame_eval.reduce.engines import collect, distinct_count
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.passes import parts_of
 from frame_eval.reduce.prepare import Prepared
@@ -117,7 +117,7 @@ def wide(
         groups = (
             examples.group_by(keys).agg(*sums.aliased) if keys else examples.select(*sums.aliased)
         )
-        frame = collect_groups(groups, 2 * len(keys) + len(asked.made) + len(sums.made))
+        frame = collect(groups)
         _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
         frame = frame.with_columns(pl.col(found["both"]).alias("__fe_len"))
         common += float(frame["__fe_len"].sum())
@@ -275,7 +275,7 @@ def _counts(
         first, second = (metric.proportion.hits(side.plain) for side in sides)
         higher, lower, ties = (there & x for x in (first > second, first < second, first == second))
     elif is_mean(metric):
-        (first,), (second,) = a.sums.values(), b.sums.values()
+        first, second = a.sums["x"], b.sums["x"]
         higher, lower, ties = (there & x for x in (first > second, first < second, first == second))
     return {**counts, "higher": higher, "lower": lower, "ties": ties}
 

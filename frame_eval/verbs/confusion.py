@@ -13,14 +13,14 @@ from frame_eval.columns import Columns, Source, category
 from frame_eval.errors import EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference.intervals import INTERVALS, Interval, choose, intervals
-from frame_eval.inference.linear import added, group_codes, linear, scattered
+from frame_eval.inference.linear import Linear, added, crossed, group_codes, linear, scattered
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import rate
 from frame_eval.reduce import Reduced, Roles, Table, reduce
-from frame_eval.slices import By, slices
+from frame_eval.slices import By, Crossed, cluster_ways, slices
 from frame_eval.table import packed
 from frame_eval.verbs.results import with_keys
-from frame_eval.verbs.summary import check_level, check_names
+from frame_eval.verbs.summary import check_level, check_names, check_ways
 
 Normalize: TypeAlias = Literal["truth", "pred", "all"] | None
 COLUMNS = (
@@ -56,7 +56,7 @@ def confusion(
     system: Columns | None = None,
     example: Columns | None = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     overall: bool = False,
@@ -120,16 +120,22 @@ def confusion(
     choose(SHARE, interval)
     check_level(level)
     chosen = slices(by, overall)
-    roles = Roles.of(system, example, trial, cluster, weight, strata)
+    ways = [Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)]
+    check_ways(ways)
+    roles = ways[0]
     check_names((*chosen.shown, *roles.system), COLUMNS)
     inputs = {"y": category(target, pred), "p": category(pred, target)}
     matrix = Metric("confusion", inputs, _no_sums, _cells, cells=("y", "p"), counts=True)
     shares = normalize is not None and interval is not None
-    found = reduce(frame, [matrix], chosen, roles, missing=missing, moments=shares)
+    found, *others = (
+        reduce(frame, [matrix], chosen, way, missing=missing, moments=shares) for way in ways
+    )
     classes = _classes(found.tables[0], labels)
     columns = _counts(found, classes)
     if normalize is not None:
-        columns.update(_shares(found, classes, normalize, interval, level, bool(roles.unit)))
+        tables = [one.tables[0] for one in (found, *others)]
+        clustered = bool(roles.unit)
+        columns.update(_shares(found, tables, classes, normalize, interval, level, clustered))
     return _result(found, classes, columns, keep_empty=bool(chosen.conditions))
 
 
@@ -175,6 +181,7 @@ def _counts(found: Reduced, classes: Sequence[Any]) -> dict[str, Any]:
 
 def _shares(
     found: Reduced,
+    ways: Sequence[Table],
     classes: Sequence[Any],
     normalize: str,
     interval: Interval,
@@ -182,28 +189,37 @@ def _shares(
     clustered: bool,
 ) -> dict[str, Any]:
     """The share of every group, label and prediction, with its interval."""
-    table, size = found.tables[0], len(classes)
+    size = len(classes)
     shape = (found.shape[0] * found.shape[1], size, size)
     numbers = ("total", "share", "std_error", "ci_low", "ci_high", "clusters")
     columns = {name: np.full(shape, np.nan) for name in numbers}
     columns["level"] = np.full(shape, level if interval is not None else np.nan)
     texts = {name: np.full(shape, None, object) for name in ("method", "note")}
+    linearised = (_linearised(table, found.shape, classes, normalize) for table in ways)
+    for (i, j, first), *others in zip(*linearised, strict=True):
+        one = crossed(first, *(other for *_, other in others)) if others else first
+        made = intervals(SHARE, one, interval, level, clustered)
+        values = (one.n, one.estimate, made.std_error, made.low, made.high, one.clusters)
+        for name, value in zip(numbers, values, strict=True):
+            columns[name][:, i, j] = value
+        texts["method"][:, i, j] = [text or None for text in made.method]
+        texts["note"][:, i, j] = [text or None for text in made.note]
+    for name in ("total", "clusters"):
+        columns[name] = np.nan_to_num(columns[name])
+    texts["note"][columns["total"] == 0] = EMPTY[normalize]
+    return {**columns, **texts}
+
+
+def _linearised(
+    table: Table, shape: tuple[int, int], classes: Sequence[Any], normalize: str
+) -> Iterator[tuple[int, int, Linear]]:
+    """The share of every pair of a label and a prediction that rows are in, linearised."""
     for part, pairs in _parts(table, classes, normalize):
         truth, predicted = _positions(part, classes)
         units, place = _units(part)
         for i, j in pairs:
             hits = _with_hits(part, units, place, (truth == i) & (predicted == j))
-            one = linear(SHARE, hits, *found.shape)
-            made = intervals(SHARE, one, interval, level, clustered)
-            values = (one.n, one.estimate, made.std_error, made.low, made.high, one.clusters)
-            for name, value in zip(numbers, values, strict=True):
-                columns[name][:, i, j] = value
-            texts["method"][:, i, j] = [text or None for text in made.method]
-            texts["note"][:, i, j] = [text or None for text in made.note]
-    for name in ("total", "clusters"):
-        columns[name] = np.nan_to_num(columns[name])
-    texts["note"][columns["total"] == 0] = EMPTY[normalize]
-    return {**columns, **texts}
+            yield i, j, linear(SHARE, hits, *shape)
 
 
 def _parts(

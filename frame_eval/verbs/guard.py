@@ -18,14 +18,14 @@ from frame_eval.inference.details import DETAILS
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, filtered, result_frame
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices, unwrapped
-from frame_eval.verbs.compare import Contrasts, Unmatched, contrast, position_of
+from frame_eval.verbs.contrast import Contrasts, contrast, position_of
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.rules import Rule, text_of
 from frame_eval.verbs.summary import (
     Measured,
     Missing,
     check_level,
     check_names,
-    check_ways,
     measure_ways,
 )
 
@@ -127,7 +127,6 @@ def guard(
     ways = tuple(
         Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
     )
-    check_ways(ways)
     asked = Asked(slices(by, overall), ways, baseline, paired, unmatched, missing)
     for one in rules:
         _check_answerable(one, asked, level)
@@ -173,8 +172,6 @@ def _check_answerable(one: Rule, asked: Asked, level: float) -> None:
     _metric_of(one)
     if one.compares and asked.baseline is None:
         raise EvalError(f"the rule {str(one)!r} needs baseline=<the system to compare to>")
-    if one.compares and len(asked.ways) > 1:
-        raise EvalError(f"crossed clusters go with rules of one system, not with {str(one)!r}")
     if asked.baseline is not None and not asked.roles.system:
         raise EvalError("baseline= needs system=<the column that names the systems>")
     check_names(asked.slices.shown, (*NUMBERS, *FRONT))
@@ -220,7 +217,7 @@ def _pass(frame: Any, one: Rule, metrics: Sequence[Metric], asked: Asked) -> Mea
             rows,
             metrics,
             asked.slices,
-            asked.roles,
+            asked.ways,
             baseline=asked.baseline,
             paired=asked.paired,
             unmatched=asked.unmatched,
@@ -327,7 +324,7 @@ def _relative(pairs: Contrasts, bound: float) -> At:
 
 def _judged(at: At, one: Rule, level: float, asked: Slices) -> pl.DataFrame:
     """The verdict of every slice on one rule."""
-    table = at(2 * level - 1)
+    table = at(round(2 * level - 1, 12))
     passes, fails = _sides(table, one)
     named = np.zeros_like(fails)
     for family in _families(table, one, asked.is_whole(table)):

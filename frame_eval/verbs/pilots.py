@@ -16,7 +16,8 @@ from frame_eval.inference.pilot import Pilot, pilot_of_pairs, pilot_of_rows, pil
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import Slices
-from frame_eval.verbs.compare import Unmatched, contrast, names_of
+from frame_eval.verbs.contrast import contrast, names_of
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import Missing, measure
 
@@ -51,7 +52,7 @@ def pilots_of_pairs(
     missing: Missing,
 ) -> Found:
     """The pilots of pairs of systems."""
-    compared = contrast(frame, metrics, chosen, roles, baseline, paired, unmatched, missing)
+    compared = contrast(frame, metrics, chosen, [roles], baseline, paired, unmatched, missing)
     found = compared.found
     blocks = []
     for one in compared.contrasts:

@@ -21,13 +21,13 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, result_frame
 from frame_eval.slices import Crossed, Slices, cluster_ways, names, slices, unwrapped
 from frame_eval.table import Floats, Ints
-from frame_eval.verbs.compare import Contrast, Unmatched, contrast
+from frame_eval.verbs.contrast import Contrast, contrast
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
     check_level,
     check_metrics,
-    check_ways,
     measure,
     measure_ways,
 )
@@ -136,9 +136,6 @@ def poststratify(
     ways = tuple(
         Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)
     )
-    check_ways(ways)
-    if len(ways) > 1 and baseline is not None:
-        raise EvalError("crossed clusters go with poststratify of single systems, no baseline=")
     shares = _shares(frame, keys, target)
     chosen = slices(list(keys), overall=False)
     asked = _Question(frame, metrics, chosen, ways, shares, level, missing)
@@ -239,9 +236,9 @@ def _summaries(asked: _Question) -> pl.DataFrame:
 
 def _differences(asked: _Question, baseline: Any, unmatched: Unmatched) -> pl.DataFrame:
     """The differences of every system from the baseline, re-weighted."""
-    frame, metrics, roles, level = asked.frame, asked.metrics, asked.ways[0], asked.level
+    frame, metrics, ways, level = asked.frame, asked.metrics, asked.ways, asked.level
     found, raw = (
-        contrast(frame, metrics, chosen, roles, baseline, True, unmatched, asked.missing)
+        contrast(frame, metrics, chosen, ways, baseline, True, unmatched, asked.missing)
         for chosen in (asked.chosen, Slices())
     )
     plain = {key: value for one in raw.contrasts for key, value in _plain(one, raw).items()}
@@ -249,7 +246,7 @@ def _differences(asked: _Question, baseline: Any, unmatched: Unmatched) -> pl.Da
     blocks = []
     for one in found.contrasts:
         assert found.found.cluster_of is not None
-        linear = joint(one.metric, one.sides, found.found.cluster_of)
+        linear = joint(one.metric, one.sides, found.found.cluster_of, found.crossed)
         pairs = len(one.pairs)
         share = np.tile(share_of, pairs)
         into = np.where(share > 0, np.repeat(np.arange(pairs), len(share_of)), -1)

@@ -16,7 +16,7 @@ from frame_eval.inference import bootstrap
 from frame_eval.inference.details import DETAILS
 from frame_eval.inference.details import details as details_of
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
-from frame_eval.inference.linear import Linear, linear
+from frame_eval.inference.linear import Linear, crossed, linear
 from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
@@ -161,7 +161,6 @@ def summary(
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
     if details and drawn:
         raise EvalError(f"details=True goes with analytic intervals, not {interval!r}")
-    check_ways(roles)
     if len(roles) > 1 and (drawn or simultaneous or details):
         raise EvalError("crossed clusters go with analytic intervals, one at a time, no details")
     moments = details or (interval is not None and not drawn)
@@ -229,14 +228,7 @@ class Measured:
     def crossed(self, second: Measured, both: Measured) -> Measured:
         """The same, clustered another way as well."""
         entries = [
-            replace(
-                one,
-                linear=replace(
-                    one.linear,
-                    crossed=(one.linear, other.linear, common.linear),
-                    clusters=np.minimum(one.linear.clusters, other.linear.clusters),
-                ),
-            )
+            replace(one, linear=crossed(one.linear, other.linear, common.linear))
             for one, other, common in zip(self.metrics, second.metrics, both.metrics, strict=True)
         ]
         return replace(self, metrics=tuple(entries))
@@ -301,6 +293,7 @@ def measure_ways(
     **how: bool,
 ) -> Measured:
     """The same, clustered in one way, or in each of two and both together."""
+    check_ways(ways)
     first, *others = (measure(frame, metrics, chosen, roles, missing, **how) for roles in ways)
     return first.crossed(*others) if others else first
 

@@ -72,23 +72,87 @@ def test_a_mix_of_slices(metric):
     assert_allclose(row["estimate"], single[0]["estimate"].item(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("normalize", ["truth", "pred", "all"])
+def test_shares_of_a_confusion_matrix(normalize):
+    frame = ratings()
+    found = frame.eval.confusion("y", "ok", normalize=normalize, by="lang", cluster=WAYS)
+    side = {"truth": ("y", "truth"), "pred": ("ok", "predicted")}
+    for row in found.iter_rows(named=True):
+        rows = frame.filter(pl.col("lang") == row["lang"])
+        if normalize in side:
+            column, key = side[normalize]
+            rows = rows.filter(pl.col(column) == row[key])
+        hit = (pl.col("y") == row["truth"]) & (pl.col("ok") == row["predicted"])
+        share = rows.with_columns(hit=hit).eval.summary(fe.rate("hit"), cluster=WAYS)
+        columns = {
+            "share": "estimate",
+            "ci_low": "ci_low",
+            "ci_high": "ci_high",
+            "std_error": "std_error",
+        }
+        for ours, theirs in columns.items():
+            assert_allclose(row[ours], share[theirs].item(), rtol=1e-9)
+
+
 def test_rules_of_a_guard():
     frame = ratings()
     found = frame.eval.guard(fe.rule(fe.mean("x"), max=0.5), by="lang", cluster=WAYS).sort("lang")
     expected = frame.eval.summary(fe.mean("x"), by="lang", cluster=WAYS, level=0.9)
     assert_allclose(found["ci_high"].to_numpy(), expected["ci_high"].to_numpy(), rtol=1e-12)
-    two = pl.concat([frame.with_columns(m=pl.lit(name)) for name in "ab"])
-    with pytest.raises(fe.EvalError, match="crossed clusters go with rules of one system"):
-        two.with_columns(id=pl.int_range(pl.len()).over("m")).eval.guard(
-            fe.rule(fe.mean("x", better="higher"), max_drop=0.1),
-            system="m", example="id", baseline="a", cluster=WAYS,
-        )  # fmt: skip
     for ask in (
         lambda: frame.eval.summary(fe.mean("x"), cluster=WAYS, strata="lang"),
         lambda: frame.eval.guard(fe.rule(fe.mean("x"), max=1), cluster=WAYS, strata="lang"),
     ):
         with pytest.raises(fe.EvalError, match="without strata"):
             ask()
+
+
+def judged(seed=3):
+    """Every rater judged two systems on the same items."""
+    one, other = ratings(0), ratings(0).with_columns(x=pl.col("x") * 0.7 + 0.4)
+    noise = np.random.default_rng(seed).normal(size=other.height)
+    other = other.with_columns(x=pl.col("x") + pl.Series(noise), ok=pl.col("x") > 0.5)
+    return pl.concat([one.with_columns(m=pl.lit("a")), other.with_columns(m=pl.lit("b"))])
+
+
+PAIRED = {"system": "m", "example": ["item", "rater"], "baseline": "a", "cluster": WAYS}
+
+
+def test_rules_about_a_difference():
+    frame = judged()
+    rule = fe.rule(fe.mean("x", better="higher"), max_drop=0.1)
+    found = frame.eval.guard(rule, by="lang", **PAIRED).sort("lang")
+    expected = frame.eval.compare(fe.mean("x"), by="lang", level=0.9, **PAIRED).sort("lang")
+    assert_allclose(found["ci_low"].to_numpy(), expected["ci_low"].to_numpy(), rtol=1e-9)
+    narrow = frame.eval.guard(rule, by="lang", **{**PAIRED, "cluster": "item"}).sort("lang")
+    assert (found["ci_low"] < narrow["ci_low"]).all()
+
+
+def test_rules_relative_to_the_baseline():
+    """The limits are those of b - 0.9 a, as a share of a."""
+    frame = judged().with_columns(x=pl.col("x") + 5)
+    rule = fe.rule(fe.mean("x", better="higher"), max_drop=0.1, relative=True)
+    found = frame.eval.guard(rule, by="lang", **PAIRED).sort("lang")
+    less = frame.with_columns(x=pl.when(pl.col("m") == "a").then(0.9 * pl.col("x")).otherwise("x"))
+    shifted = less.eval.compare(fe.mean("x"), by="lang", level=0.9, **PAIRED).sort("lang")
+    base = shifted["baseline_estimate"] / 0.9
+    limits = zip(shifted["ci_low"] / base - 0.1, shifted["ci_high"] / base - 0.1, strict=True)
+    for reason, (low, high) in zip(found["reason"], limits, strict=True):
+        assert f"({low:.3g} to {high:.3g})" in reason
+
+
+def test_a_mix_of_differences():
+    frame, ask = judged(), {"by": "lang", "target": {"de": 0.8, "sw": 0.2}}
+    ways = "item", "rater", ["item", "rater"]
+    one, other, both = (
+        frame.eval.poststratify(fe.mean("x"), **{**PAIRED, **ask, "cluster": way})[
+            "std_error"
+        ].item()
+        ** 2
+        for way in ways
+    )
+    found = frame.eval.poststratify(fe.mean("x"), **PAIRED, **ask).row(0, named=True)
+    assert_allclose(found["std_error"] ** 2, max(one + other - both, one, other), rtol=1e-9)
 
 
 def test_without_factors_it_is_statsmodels():
@@ -112,12 +176,9 @@ def test_it_is_wider_than_either_way_in_every_slice():
 
 
 def test_paired_differences_by_hand():
-    """Every rater judged both systems on the same items: an example is an item and a rater."""
-    one, other = ratings(0), ratings(0).with_columns(x=pl.col("x") * 0.7 + 0.4)
-    noise = np.random.default_rng(3).normal(size=other.height)
-    other = other.with_columns(x=pl.col("x") + pl.Series(noise), ok=pl.col("x") > 0.5)
-    frame = pl.concat([one.with_columns(m=pl.lit("a")), other.with_columns(m=pl.lit("b"))])
-    options = {"system": "m", "example": ["item", "rater"], "baseline": "a", "cluster": WAYS}
+    """An example is an item and a rater."""
+    frame, options = judged(), PAIRED
+    one, other = (frame.filter(pl.col("m") == name) for name in "ab")
     row = frame.eval.compare(fe.mean("x"), method="cr1", **options).row(0, named=True)
     d = (other["x"] - one["x"]).to_numpy()
     total = 0.0
@@ -139,7 +200,7 @@ def test_paired_differences_by_hand():
         )
         assert (both["std_error"] >= alone["std_error"] * (1 - 1e-12)).all()
     for bad in ({"method": "bootstrap"}, {"paired": False}, {"simultaneous": True}):
-        with pytest.raises(fe.EvalError, match="crossed clusters go with paired systems"):
+        with pytest.raises(fe.EvalError, match="crossed clusters go with"):
             frame.eval.compare(fe.mean("x"), **{**options, **bad})
 
 
