@@ -92,24 +92,12 @@ def reduce(
     if rows.is_polars:
         metrics = [metric.in_bytes for metric in metrics]
     prepared = prepare(rows, metrics, slices, roles)
-    # Grouped by example, the sums show repeats by themselves.
-    seen = by_example and not roles.trial
     averaged = prepared
-    if roles.example and not seen:
+    # Grouped by example, the sums show repeats by themselves.
+    if roles.example and (roles.trial or not by_example):
         averaged = _checked_examples(prepared, metrics)
-    queries: dict[int, Query | Scored] = {}
-    grouped: list[tuple[Prepared, dict[int, Metric]]] = []
-    for positions in layouts(metrics, alike):
-        chosen = {position: metrics[position] for position in positions}
-        # A unit counts once, however many rows it is made of.
-        first = metrics[positions[0]]
-        base = averaged if first.unit is None else prepared
-        ranked = first.ordered and len(first.cells) == 1 and first.unit is None
-        ranked = ranked and not (by_example or tabled or roles.strata)
-        if ranked and not too_long(base):
-            queries.update(dict.fromkeys(positions, scored(base, chosen, missing)))
-        else:
-            grouped.append((base, chosen))
+    whole = by_example or tabled or bool(roles.strata)
+    queries, grouped = _in_layouts(prepared, averaged, metrics, missing, alike, whole)
     asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
     # Sums of clusters are asked for until they are too many, other groups are counted first.
     bounded = not prepared.resident and bool(roles.unit) and not by_example
@@ -133,6 +121,33 @@ def reduce(
         if in_place is not None:
             return in_place
     return coded(prepared, metrics, queries, by_example)
+
+
+def _in_layouts(
+    prepared: Prepared,
+    averaged: Prepared,
+    metrics: Sequence[Metric],
+    missing: str,
+    alike: bool,
+    whole: bool,
+) -> tuple[dict[int, Query | Scored], list[tuple[Prepared, dict[int, Metric]]]]:
+    """The metrics by how they are reduced: those put in order by a sort, and those to be grouped.
+
+    Of ``averaged`` trials, but for metrics that make a row per example themselves. Tables of the
+    ``whole`` are grouped.
+    """
+    by_sort: dict[int, Query | Scored] = {}
+    grouped: list[tuple[Prepared, dict[int, Metric]]] = []
+    for positions in layouts(metrics, alike):
+        chosen = {position: metrics[position] for position in positions}
+        first = metrics[positions[0]]
+        base = averaged if first.unit is None else prepared
+        ranked = first.ordered and len(first.cells) == 1 and first.unit is None
+        if ranked and not whole and not too_long(base):
+            by_sort.update(dict.fromkeys(positions, scored(base, chosen, missing)))
+        else:
+            grouped.append((base, chosen))
+    return by_sort, grouped
 
 
 def side_by_side(

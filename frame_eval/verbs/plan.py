@@ -166,7 +166,8 @@ def plan(
     Connor (1987), with the variance under no difference; Kish (1965) for the design effect. That of
     a pilot is the ratio of CR2 variances with clusters and without, at least 1; Satterthwaite's
     degrees of freedom grow with the number of clusters. The answers of a pilot with few clusters
-    are as uncertain as its variances.
+    are as uncertain as its variances. Bound strata are left out: a test within them usually needs
+    fewer examples.
 
     Examples
     --------
