@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from frame_eval.columns import Source
-from frame_eval.errors import EvalError, listing
+from frame_eval.errors import BeyondMemory, EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
@@ -31,11 +32,11 @@ from frame_eval.reduce.groups import TooManyGroups
 from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
+from frame_eval.reduce.parts import parts_of
 from frame_eval.reduce.passes import (
     MOST_BITS,
     as_few,
     in_passes,
-    parts_of,
     passes_needed,
     passes_of,
     too_long,
@@ -190,17 +191,17 @@ def side_by_side(
     reduced: Reduced | None = None
     for first, second in pairs:
         of_pair = (known.row(first), known.row(second))
-        queries = wide(prepared, metrics, of_pair, missing, unmatched, passes)
         kinds: dict[int, list[Table]] = {i: [] for i in range(len(metrics))}
         bits = MOST_BITS
-        for found in queries if roles.cluster else [of_patterns(queries)]:
-            asked = dict.fromkeys(found.places, found)
-            reduced = coded(without, doubled, asked, by_example=False, domain=domain)
-            for i, both in enumerate(reduced.tables[::2]):
-                counts = reduced.tables[2 * i + 1]
-                kinds[i].append(replace(both, plain=np.hstack([both.plain, counts.sums[:, 1:]])))
-            if roles.cluster:
-                bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
+        with closing(wide(prepared, metrics, of_pair, missing, unmatched, passes)) as queries:
+            for found in queries if roles.cluster else [of_patterns(queries)]:
+                asked = dict.fromkeys(found.places, found)
+                reduced = coded(without, doubled, asked, by_example=False, domain=domain)
+                for i, both in enumerate(reduced.tables[::2]):
+                    counts = reduced.tables[2 * i + 1].sums[:, 1:]
+                    kinds[i].append(replace(both, plain=np.hstack([both.plain, counts])))
+                if roles.cluster:
+                    bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
         tables += [table for (table,) in kinds.values()]
     assert reduced is not None
     weighted = roles.weight is not None
@@ -217,7 +218,7 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
     ]
     if rough or prepared.strata or prepared.trials:
         what = listing(rough) if rough else "a comparison with strata or trials"
-        raise EvalError(
+        raise BeyondMemory(
             f"{what} needs all examples in memory, and they take more than "
             f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer "
             "rows, or take the systems as independent with paired=False"

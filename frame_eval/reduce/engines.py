@@ -29,7 +29,6 @@ from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
 from frame_eval.reduce.groups import TooManyGroups, Total, totals_of
 
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
-_SAMPLED = 16  # of how many parts one is counted
 _FEW = 10_000  # rows that are done before streams of them are set up
 _AS_WRITTEN = pl.QueryOptFlags.none()
 
@@ -97,12 +96,12 @@ class Scan:
                 raise _misnamed(error) from None
             except (nw.exceptions.NarwhalsError, NotImplementedError) as error:
                 raise ColumnError(
-                    f"{_engine(nw.to_native(frame))[0]} can not evaluate an expression: "
+                    f"{engine_name(nw.to_native(frame))} can not evaluate an expression: "
                     f"{_first(error)} Make it a column of the frame first."
                 ) from None
         if not self.is_polars:
             raise ColumnError(
-                f"{source!r} can not be evaluated by {_engine(nw.to_native(frame))[0]}; use fe.col"
+                f"{source!r} can not be evaluated by {engine_name(nw.to_native(frame))}; use fe.col"
             )
         if source.meta.has_multiple_outputs():
             raise ColumnError(f"{source!r} may be more than one column; name one")
@@ -166,6 +165,11 @@ def said_by(native: Any) -> Iterator[None]:
         engine, way_out = _engine(native)
         said = _first(error).rstrip(".;") or type(error).__name__
         raise EvalError(f"{engine} could not read the frame: {said}; {way_out}") from error
+
+
+def engine_name(native: Any) -> str:
+    """What the engine behind a frame is called."""
+    return _engine(native)[0]
 
 
 def _engine(native: Any) -> tuple[str, str]:
@@ -244,44 +248,6 @@ def collect_groups(
     found = collect(groups if most is None else groups.head(most + 1), rows=rows)
     if most is not None and found.height > most:
         raise TooManyGroups
-    return found
-
-
-def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:
-    """About how many combinations of some columns there are, and hardly ever more than this.
-
-    Counted where ``apart``, some of the columns, have one of a few hashes.
-    """
-    some = part(frame, apart, _SAMPLED, 0)
-    native = nw.to_native(some)
-    with said_by(native):
-        if frame.implementation.is_polars():
-            hashed = pl.struct(columns).hash().approx_n_unique()
-            count = native.select(hashed).collect(engine="streaming").item()
-        else:
-            groups = some.group_by(*columns).agg(nw.len().alias("__fe_len"))
-            count = collect(groups.select(nw.len())).item()
-    return int(1.25 * _SAMPLED * count)
-
-
-def part(
-    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int, at: int
-) -> nw.LazyFrame[Any]:
-    """The rows of one of so many parts, told apart by the hash of some columns."""
-    native, kind = nw.to_native(frame), frame.implementation
-    named = ", ".join(columns)
-    conditions: dict[str, Any] = {
-        "polars": pl.struct(columns).hash() % number == at,
-        "duckdb": f"hash({named}) % {number} = {at}",
-        "pyspark": f"pmod(xxhash64({named}), {number}) = {at}",
-    }
-    if str(kind) not in conditions:
-        raise EvalError(
-            f"{_engine(native)[0]} can not be read in parts, which the memory of the question asks "
-            "for: give it more with frame.eval.run(memory=), or hand over the rows as a Polars "
-            "frame"
-        )
-    found: nw.LazyFrame[Any] = nw.from_native(native.filter(conditions[str(kind)]))
     return found
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import Any
 
 import narwhals as nw
 
-from frame_eval.errors import EvalError
+from frame_eval.errors import BeyondMemory
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.coded import Cells, Reduced, coded
-from frame_eval.reduce.engines import collect, distinct_count, part
+from frame_eval.reduce.engines import collect
 from frame_eval.reduce.kinds import in_kinds
+from frame_eval.reduce.parts import distinct_count, parts_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
-from frame_eval.running import KEY, SUM, current, most_groups, shown
+from frame_eval.running import KEY, SUM, current, most_groups
 from frame_eval.table import Table
 
 MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
@@ -52,17 +53,6 @@ def _rows(prepared: Prepared) -> int:
     return int(collect(prepared.frame.select(nw.len())).item())
 
 
-def parts_of(
-    frame: nw.LazyFrame[Any], columns: Sequence[str], passes: int, what: str
-) -> Iterator[nw.LazyFrame[Any]]:
-    """The frame in so many parts, one after the other; equal columns are in the same part."""
-    if passes == 1:
-        yield frame
-        return
-    for at in shown(range(passes), what):
-        yield part(frame, columns, passes, at)
-
-
 def passes_needed(
     prepared: Prepared,
     metrics: Mapping[int, Metric],
@@ -82,7 +72,7 @@ def passes_needed(
     width = 1 if first.ordered else 1 + len(metrics) if by_example else 2 + 2 * len(metrics)
     passes = max(least, passes_of(prepared, keys, many, width) if many else 1)
     if passes > 1 and (not apart or by_example or alike or first.cells or prepared.strata):
-        raise EvalError(
+        raise BeyondMemory(
             f"{what} take about {passes} times memory={current().memory:g} bytes: give more with "
             f"frame.eval.run(memory=), or {way_out}"
         )
@@ -101,7 +91,9 @@ def _many(
         cells = list(cells_of(prepared, metric))
         return cells, "the scores that differ by slice, system and cluster", way_out
     if prepared.units:
-        way_out = "ask for analytic intervals of slices one by one, of metrics without classes"
+        way_out = "name coarser clusters, or ask summary for analytic intervals, slice by slice"
+        if metric.cells:
+            way_out = "name coarser clusters, or leave out the metrics of classes"
         return list(prepared.units.values()), "the sums of all clusters and slices", way_out
     if alike:
         way_out = "ask for analytic intervals"
@@ -127,17 +119,21 @@ def in_passes(
     kinds: dict[int, list[Table]] = {i: [] for _, chosen in grouped for i in chosen}
     reduced: Reduced | None = None
     bits = MOST_BITS
-    for at in shown(range(passes), "sums of clusters"):
-        found = dict(queries)
-        for base, chosen in grouped:
+    with ExitStack() as opened:
+        parts = []
+        for base, _ in grouped:
             apart = list(base.units.values()) or [str(base.weight)]
-            rows = part(base.frame, apart, passes, at)
-            some = query(base, chosen, missing, moments, by_example=False, alike=False, rows=rows)
-            found.update(dict.fromkeys(chosen, some))
-        reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
-        for i, tables in kinds.items():
-            tables.append(reduced.tables[i])
-        bits = as_few(kinds, lambda i, *of: in_kinds(metrics[i], *of), bits)
+            of_base = parts_of(base.frame, apart, passes, "sums of clusters")
+            parts.append(opened.enter_context(closing(of_base)))
+        for rows_of in zip(*parts, strict=True):
+            found = dict(queries)
+            for rows, (base, chosen) in zip(rows_of, grouped, strict=True):
+                some = query(base, chosen, missing, moments, False, False, rows=rows)
+                found.update(dict.fromkeys(chosen, some))
+            reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
+            for i, tables in kinds.items():
+                tables.append(reduced.tables[i])
+            bits = as_few(kinds, lambda i, *of: in_kinds(metrics[i], *of), bits)
     assert reduced is not None
     tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
     return replace(reduced, tables=tables)
@@ -159,7 +155,7 @@ def as_few(
             break
         bits -= 1
     most = max(len(one.rows) for (one,) in kinds.values())
-    raise EvalError(
+    raise BeyondMemory(
         f"the sizes of more than {most} clusters and slices differ, which is more than "
         f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
         "slice less, or name coarser clusters"

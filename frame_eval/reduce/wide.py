@@ -6,7 +6,7 @@ in passes that each see some of the clusters (or examples), so that an example i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce as folded
 from typing import Any
@@ -14,14 +14,14 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 
-from frame_eval.errors import EvalError, listing
+from frame_eval.errors import BeyondMemory, EvalError, listing
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.means import is_mean
 from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.coded import repeats_message
-from frame_eval.reduce.engines import collect, distinct_count
+from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
-from frame_eval.reduce.passes import parts_of
+from frame_eval.reduce.parts import distinct_count, parts_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query, any_null
 from frame_eval.running import current
@@ -62,7 +62,7 @@ def wide(
     missing: str,
     unmatched: str,
     passes: int,
-) -> Iterator[Query]:
+) -> Generator[Query, None, None]:
     """The sums over the examples of two systems, by slice and cluster, in each pass.
 
     ``places[2 * i]`` are the contributions of both systems to metric i, ``places[2 * i + 1]`` how
@@ -136,7 +136,7 @@ def of_patterns(queries: Iterator[Query]) -> Query:
         found.append(query)
         frames = [one.frame for one in found]
         if sum(frame.estimated_size() for frame in frames) > current().memory:
-            raise EvalError(
+            raise BeyondMemory(
                 f"the sizes and weights of {sum(map(len, frames))} examples differ, which is more "
                 f"than memory={current().memory:g} bytes hold: give more with "
                 "frame.eval.run(memory=), compare fewer metrics, or round weights"
