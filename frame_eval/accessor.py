@@ -112,6 +112,8 @@ class Evaluation(Bound[R]):
             clusters or the examples of a comparison need more, they are taken in several passes,
             each over some of the clusters or examples, with the same result; errors of weighted
             rows, and of ratios over clusters, to within 2^-6 times the largest share that one has.
+            For many passes Polars puts the rows into temporary files, in the folder that
+            ``POLARS_TEMP_DIR`` or else ``TMPDIR`` names; they are gone when the answer is there.
             Where rows need more, rank metrics take counts of distinct scores. What none of this
             makes small enough is an error that says so.
         progress

@@ -6,8 +6,9 @@ numpy and Polars let go of the interpreter while they loop over their arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -52,6 +53,18 @@ def in_order(
         started = [pool.submit(copy_context().run, function, item) for item in items]
         for found in started:
             yield found.result()
+
+
+def consumed(function: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Call a function with every item as they come, on all cores; only a few items wait."""
+    with ThreadPoolExecutor(cores()) as pool:
+        started = deque[Future[object]]()
+        for item in items:
+            started.append(pool.submit(copy_context().run, function, item))
+            if len(started) > 2 * cores():
+                started.popleft().result()
+        for last in started:
+            last.result()
 
 
 def spread_out(

@@ -613,7 +613,7 @@ def many_systems() -> pl.DataFrame:
 @pytest.mark.parametrize("batch", [1, 10**6])
 @pytest.mark.parametrize("options", [{}, {"cluster": "doc"}, {"by": fe.each("lang")}])
 def test_all_pairs_are_the_pairs_one_by_one(batch, options, monkeypatch) -> None:
-    monkeypatch.setattr("frame_eval.verbs.compare._BATCH", batch)
+    monkeypatch.setattr("frame_eval.verbs.contrast._BATCH", batch)
     frame = many_systems()
     roles = {"system": "model", "example": "id", "unmatched": "drop", "missing": "drop"}
     together = frame.eval.compare(*METRICS[:4], **roles, **options)

@@ -434,12 +434,13 @@ def test_filters_and_columns_reach_the_scan_of_polars(kind, tmp_path, monkeypatc
     path = tmp_path / "rows.parquet"
     TABLE.write_parquet(path)
     plans = []
+    collect_batches = pl.LazyFrame.collect_batches
 
-    def explained(frame):
-        plans.append(nw.to_native(frame, pass_through=True).explain())
-        return collect(frame)
+    def explained(frame, **how):
+        plans.append(frame.explain())
+        return collect_batches(frame, **how)
 
-    monkeypatch.setattr(engines, "collect", explained)
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", explained)
     scan = pl.scan_parquet(path).filter(pl.col("domain") == "law")
     rule = fe.rule(fe.rate("label"), min=0.1, where=WHERE[kind])
     scan.eval.guard(rule, by="lang")
@@ -455,9 +456,9 @@ def test_filters_and_columns_reach_the_scan_of_duckdb(tmp_path, monkeypatch) -> 
     TABLE.write_parquet(path)
     plans = []
 
-    def explained(frame):
+    def explained(frame, **how):
         plans.append(nw.to_native(frame, pass_through=True).explain())
-        return collect(frame)
+        return collect(frame, **how)
 
     monkeypatch.setattr(engines, "collect", explained)
     relation = duckdb.connect().read_parquet(str(path)).filter("domain = 'law'")

@@ -103,7 +103,7 @@ def test_several_metrics_and_batches_of_pairs(monkeypatch: pytest.MonkeyPatch) -
 
     found = call()
     assert found.height == len(METRICS) * 3 * 10
-    monkeypatch.setattr(sys.modules["frame_eval.verbs.compare"], "_BATCH", 700)
+    monkeypatch.setattr(sys.modules["frame_eval.verbs.contrast"], "_BATCH", 700)
     assert_frame_equal(call(), found)
     assert_frame_equal(found, by_tables(monkeypatch, call), rel_tol=1e-8, abs_tol=1e-11)
 

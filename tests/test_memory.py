@@ -64,15 +64,20 @@ def test_clusters_in_passes_are_the_same_on_every_engine(engine, counted) -> Non
     assert_same_in_passes(engine, SHARES, counted, **options)
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_engines_that_put_groups_aside_are_asked_once(engine, monkeypatch) -> None:
-    asked, collect = [], engines.collect
+@pytest.mark.parametrize("engine", ["duckdb", "spark", "polars-lazy"])
+def test_rows_with_clusters_that_fit_are_read_once(engine, monkeypatch) -> None:
+    asked, collect, totals_of = [], engines.collect, engines.totals_of
 
     def counting(frame, **how):
         asked.append(frame)
         return collect(frame, **how)
 
+    def totalling(frame, *how):
+        asked.append(frame)
+        return totals_of(frame, *how)
+
     monkeypatch.setattr(engines, "collect", counting)
+    monkeypatch.setattr(engines, "totals_of", totalling)
     monkeypatch.setattr(passes, "collect", counting)
     fe.of(IN_MEMORY[engine](FRAME)).summary(*SHARES, by="lang", cluster="doc")
     assert len(asked) == 1
@@ -421,7 +426,7 @@ def test_errors_in_bins_are_those_of_scores_in_bins(bins, memory) -> None:
     ],
 )
 def test_what_no_number_of_passes_makes_small_is_refused(metric, options, message) -> None:
-    evaluation = FRAME.lazy().eval.run(memory=SMALL)
+    evaluation = FRAME.lazy().eval.run(memory=SMALL / 2)
     with pytest.raises(fe.EvalError, match=message):
         evaluation.summary(metric, cluster="doc", **options)
 

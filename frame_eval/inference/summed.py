@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.table import COUNTED, Floats, Ints, Matched, Table
 
 METHODS = (*WITH_LIMITS, *BINARY, None)
+_BITS = 4  # of patterns that are worth a count of their own
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,11 @@ def of_matched(
         {k: x[list(systems)].ravel() for k, x in sums.items()}
         for systems in zip(*pairs, strict=True)
     )
-    values = [*a.values(), *b.values()]
-    rows = np.bincount(place, minlength=len(slice_of)).astype(float)
-    columns = [rows, *(scattered(place, x, len(slice_of)) for x in values)]
-    compared = _compared(metric, a, b, place.shape).items()
-    counts = {"both": rows, **{k: scattered(place, x, len(slice_of)) for k, x in compared}}
+    examples = _Examples(a, b, place, slice_of, groups).in_patterns()
+    rows = examples.by_row(examples.ones)
+    columns = [rows, *map(examples.by_row, examples.values)]
+    compared = _compared(metric, examples.a, examples.b, examples.ones.shape)
+    counts = {"both": rows, **{name: examples.by_row(x) for name, x in compared.items()}}
     counted = [counts.get(name, np.zeros_like(rows)) for name in COUNTED]
     both = Table(
         ("n", *(f"a_{name}" for name in a), *(f"b_{name}" for name in b)),
@@ -85,8 +87,65 @@ def of_matched(
         singles=False,
         weighted=False,
     )
-    part = np.zeros(1, np.int64) if groups == 1 else slice_of[place]
-    return Summed(both, _moments(values, part, added(slice_of, rows, groups)))
+    return Summed(both, _moments(examples, added(slice_of, rows, groups)))
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """What examples contribute to two systems, and the row and slice that each belongs to.
+
+    Where contributions are 0 or 1, examples are of few patterns: these then stand for them, and
+    ``counts`` says how many there are of each (rows x patterns).
+    """
+
+    a: Mapping[str, Array]
+    b: Mapping[str, Array]
+    place: Ints
+    slice_of: Ints
+    groups: int
+    counts: Floats | None = None
+
+    def in_patterns(self) -> _Examples:
+        """The same as patterns, if these are few."""
+        bits = len(self.values)
+        if bits > _BITS or any(x.dtype != np.int8 for x in self.values):
+            return self
+        key = self.place << bits
+        for bit, x in enumerate(self.values):
+            key += x << bit
+        counts = np.bincount(key, minlength=len(self.slice_of) << bits).reshape(-1, 1 << bits)
+        patterns = iter((np.arange(1 << bits) >> np.arange(bits)[:, None] & 1).astype(np.int8))
+        a, b = ({name: next(patterns) for name in side} for side in (self.a, self.b))
+        return replace(self, a=a, b=b, counts=counts.astype(float))
+
+    @property
+    def ones(self) -> Array:
+        """A one for each of the examples."""
+        return np.ones(len(self.place) if self.counts is None else self.counts.shape[1], np.int8)
+
+    @property
+    def values(self) -> list[Array]:
+        """The contributions to both systems, one sum after the other."""
+        return [*self.a.values(), *self.b.values()]
+
+    def by_row(self, values: Array) -> Floats:
+        """Values of the examples added up by row."""
+        if self.counts is not None:
+            return np.asarray(self.counts @ values, float)
+        return scattered(self.place, values, len(self.slice_of))
+
+    def by_slice(self, values: Array) -> Floats:
+        """Values of the examples added up by slice."""
+        if self.counts is not None:
+            return added(self.slice_of, self.by_row(values), self.groups)
+        if self.groups == 1:
+            return np.array([values.sum(dtype=float)])
+        return scattered(self.part, values, self.groups)
+
+    @cached_property
+    def part(self) -> Ints:
+        """The slice of every example."""
+        return np.zeros(1, np.int64) if self.groups == 1 else self.slice_of[self.place]
 
 
 def _compared(
@@ -117,22 +176,18 @@ def _over(metric: Metric, sums: Mapping[str, Array]) -> Any:
     return sums["x"]
 
 
-def _moments(values: Sequence[Array], part: Ints, rows: Floats) -> Floats:
+def _moments(of: _Examples, rows: Floats) -> Floats:
     """The centred second moments of what examples contribute, by slice; those of ``n`` are 0."""
-    groups, n = len(rows), np.maximum(rows, 1.0)
-
-    def by_slice(of_examples: Array) -> Floats:
-        if groups == 1:
-            return np.array([of_examples.sum(dtype=float)])
-        return scattered(part, of_examples, groups)
-
+    n, size = np.maximum(rows, 1.0), 1 + len(of.values)
     # Large means would cancel; counts are exact as they are.
-    centred = [x if x.dtype == np.int8 else x - spread(by_slice(x) / n, part) for x in values]
-    sums = [by_slice(x) for x in centred]
-    moments = np.zeros((groups, 1 + len(values), 1 + len(values)))
+    centred = [
+        x if x.dtype == np.int8 else x - spread(of.by_slice(x) / n, of.part) for x in of.values
+    ]
+    sums = [of.by_slice(x) for x in centred]
+    moments = np.zeros((len(rows), size, size))
     for i, x in enumerate(centred):
         for j, y in enumerate(centred[: i + 1]):
-            product = by_slice(x * y) - sums[i] * sums[j] / n
+            product = of.by_slice(x * y) - sums[i] * sums[j] / n
             moments[:, i + 1, j + 1] = moments[:, j + 1, i + 1] = product
     return moments
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,9 +18,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
 from frame_eval.reduce.engines import (
-    TooManyGroups,
     collect,
-    collect_groups,
     column_names,
     distinct,
     filtered,
@@ -29,14 +28,15 @@ from frame_eval.reduce.engines import (
     result_frame,
     scan,
 )
+from frame_eval.reduce.groups import TooManyGroups
 from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
+from frame_eval.reduce.parts import parts_of
 from frame_eval.reduce.passes import (
     MOST_BITS,
     as_few,
     in_passes,
-    parts_of,
     passes_needed,
     passes_of,
     too_long,
@@ -92,28 +92,20 @@ def reduce(
     if rows.is_polars:
         metrics = [metric.in_bytes for metric in metrics]
     prepared = prepare(rows, metrics, slices, roles)
-    # Grouped by example, the sums show repeats by themselves.
-    seen = by_example and not roles.trial
     averaged = prepared
-    if roles.example and not seen:
+    # Grouped by example, the sums show repeats by themselves.
+    if roles.example and (roles.trial or not by_example):
         averaged = _checked_examples(prepared, metrics)
-    queries: dict[int, Query | Scored] = {}
-    grouped: list[tuple[Prepared, dict[int, Metric]]] = []
-    for positions in layouts(metrics, alike):
-        chosen = {position: metrics[position] for position in positions}
-        # A unit counts once, however many rows it is made of.
-        first = metrics[positions[0]]
-        base = averaged if first.unit is None else prepared
-        ranked = first.ordered and len(first.cells) == 1 and first.unit is None
-        ranked = ranked and not (by_example or tabled or roles.strata)
-        if ranked and not too_long(base):
-            queries.update(dict.fromkeys(positions, scored(base, chosen, missing)))
-        else:
-            grouped.append((base, chosen))
+    whole = by_example or tabled or bool(roles.strata)
+    queries, grouped = _in_layouts(prepared, averaged, metrics, missing, alike, whole)
     asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
-    # Engines that put groups aside are asked for them, Polars how many there are first.
-    bounded = not prepared.is_polars and bool(roles.unit) and not by_example
-    counted = () if bounded else grouped
+    # Sums of clusters are asked for until they are too many, other groups are counted first.
+    bounded = not prepared.resident and bool(roles.unit) and not by_example
+    counted = [
+        (base, chosen)
+        for base, chosen in grouped
+        if not bounded or any(metric.ordered for metric in chosen.values())
+    ]
     passes = max([asked(base, chosen) for base, chosen in counted], default=1)
     try:
         for base, chosen in grouped if passes == 1 else ():
@@ -129,6 +121,33 @@ def reduce(
         if in_place is not None:
             return in_place
     return coded(prepared, metrics, queries, by_example)
+
+
+def _in_layouts(
+    prepared: Prepared,
+    averaged: Prepared,
+    metrics: Sequence[Metric],
+    missing: str,
+    alike: bool,
+    whole: bool,
+) -> tuple[dict[int, Query | Scored], list[tuple[Prepared, dict[int, Metric]]]]:
+    """The metrics by how they are reduced: those put in order by a sort, and those to be grouped.
+
+    Of ``averaged`` trials, but for metrics that make a row per example themselves. Tables of the
+    ``whole`` are grouped.
+    """
+    by_sort: dict[int, Query | Scored] = {}
+    grouped: list[tuple[Prepared, dict[int, Metric]]] = []
+    for positions in layouts(metrics, alike):
+        chosen = {position: metrics[position] for position in positions}
+        first = metrics[positions[0]]
+        base = averaged if first.unit is None else prepared
+        ranked = first.ordered and len(first.cells) == 1 and first.unit is None
+        if ranked and not whole and not too_long(base):
+            by_sort.update(dict.fromkeys(positions, scored(base, chosen, missing)))
+        else:
+            grouped.append((base, chosen))
+    return by_sort, grouped
 
 
 def side_by_side(
@@ -172,17 +191,17 @@ def side_by_side(
     reduced: Reduced | None = None
     for first, second in pairs:
         of_pair = (known.row(first), known.row(second))
-        queries = wide(prepared, metrics, of_pair, missing, unmatched, passes)
         kinds: dict[int, list[Table]] = {i: [] for i in range(len(metrics))}
         bits = MOST_BITS
-        for found in queries if roles.cluster else [of_patterns(queries)]:
-            asked = dict.fromkeys(found.places, found)
-            reduced = coded(without, doubled, asked, by_example=False, domain=domain)
-            for i, both in enumerate(reduced.tables[::2]):
-                counts = reduced.tables[2 * i + 1]
-                kinds[i].append(replace(both, plain=np.hstack([both.plain, counts.sums[:, 1:]])))
-            if roles.cluster:
-                bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
+        with closing(wide(prepared, metrics, of_pair, missing, unmatched, passes)) as queries:
+            for found in queries if roles.cluster else [of_patterns(queries)]:
+                asked = dict.fromkeys(found.places, found)
+                reduced = coded(without, doubled, asked, by_example=False, domain=domain)
+                for i, both in enumerate(reduced.tables[::2]):
+                    counts = reduced.tables[2 * i + 1].sums[:, 1:]
+                    kinds[i].append(replace(both, plain=np.hstack([both.plain, counts])))
+                if roles.cluster:
+                    bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
         tables += [table for (table,) in kinds.values()]
     assert reduced is not None
     weighted = roles.weight is not None
@@ -261,7 +280,7 @@ def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
     repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect_groups(repeated.head(3), len(keys), prepared.rows)
+    first = collect(repeated.head(3), rows=prepared.rows)
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()

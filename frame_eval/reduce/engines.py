@@ -7,7 +7,6 @@ the group-by pushed down.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter
@@ -27,12 +26,9 @@ from polars.io.plugins import register_io_source
 
 from frame_eval.columns import Source
 from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
-from frame_eval.running import current
+from frame_eval.reduce.groups import TooManyGroups, Total, totals_of
 
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
-_AT_HAND = "POLARS_HOT_TABLE_SIZE"
-_VALUE = 128  # bytes of memory for every value of a group at hand
-_SAMPLED = 16  # of how many parts one is counted
 _FEW = 10_000  # rows that are done before streams of them are set up
 _AS_WRITTEN = pl.QueryOptFlags.none()
 
@@ -100,12 +96,12 @@ class Scan:
                 raise _misnamed(error) from None
             except (nw.exceptions.NarwhalsError, NotImplementedError) as error:
                 raise ColumnError(
-                    f"{_engine(nw.to_native(frame))[0]} can not evaluate an expression: "
+                    f"{engine_name(nw.to_native(frame))} can not evaluate an expression: "
                     f"{_first(error)} Make it a column of the frame first."
                 ) from None
         if not self.is_polars:
             raise ColumnError(
-                f"{source!r} can not be evaluated by {_engine(nw.to_native(frame))[0]}; use fe.col"
+                f"{source!r} can not be evaluated by {engine_name(nw.to_native(frame))}; use fe.col"
             )
         if source.meta.has_multiple_outputs():
             raise ColumnError(f"{source!r} may be more than one column; name one")
@@ -163,12 +159,17 @@ def said_by(native: Any) -> Iterator[None]:
     """Errors of the engine behind a frame, said as one of ours."""
     try:
         yield
-    except (EvalError, MemoryError):
+    except (EvalError, MemoryError, TooManyGroups):
         raise
     except Exception as error:
         engine, way_out = _engine(native)
         said = _first(error).rstrip(".;") or type(error).__name__
         raise EvalError(f"{engine} could not read the frame: {said}; {way_out}") from error
+
+
+def engine_name(native: Any) -> str:
+    """What the engine behind a frame is called."""
+    return _engine(native)[0]
 
 
 def _engine(native: Any) -> tuple[str, str]:
@@ -226,83 +227,27 @@ def collect(frame: Any, *, long: bool = False, rows: int | None = None) -> pl.Da
     return result
 
 
-class TooManyGroups(Exception):
-    """More groups would leave an engine than the memory holds."""
-
-
 def collect_groups(
-    frame: Any, width: int, rows: int | None = None, most: int | None = None
+    frame: Any,
+    keys: Sequence[str],
+    totals: Sequence[Total],
+    words: Any,
+    rows: int | None = None,
+    most: int | None = None,
 ) -> pl.DataFrame:
-    """The groups of a frame that is read from elsewhere, in memory that grows with them alone.
+    """The totals, in some words, of groups of a frame; raises for more than ``most`` of them.
 
-    They have keys and sums, so many together, on the way or in the end. Raises for more than
-    ``most`` of them.
+    Polars would put rows aside where groups are many, which grows with the rows: those that are not
+    in memory are added up as they come.
     """
-    if rows is not None and rows <= _FEW:
-        return collect(frame, rows=rows)
-    if most is not None:
-        frame = frame.head(most + 1)
-    with _many_groups(current().most(_VALUE * width)):
-        groups = collect(frame)
-    if most is not None and groups.height > most:
+    native = nw.to_native(frame, pass_through=True)
+    if rows is None and isinstance(native, pl.LazyFrame):
+        with said_by(native):
+            return totals_of(frame, keys, totals, most)
+    groups = frame.group_by(*keys).agg(*(total.aggregate(words) for total in totals))
+    found = collect(groups if most is None else groups.head(most + 1), rows=rows)
+    if most is not None and found.height > most:
         raise TooManyGroups
-    return groups
-
-
-@contextmanager
-def _many_groups(most: int) -> Iterator[None]:
-    """Have Polars hold as many groups at hand while it reads.
-
-    Rows of other groups are put aside until all are read: memory and time then grow with the rows.
-    """
-    before = os.environ.get(_AT_HAND)
-    os.environ[_AT_HAND] = str(1 << min(most.bit_length() - 1, 24))
-    pl.Config.reload_env_vars()
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_AT_HAND]
-        else:
-            os.environ[_AT_HAND] = before
-        pl.Config.reload_env_vars()
-
-
-def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:
-    """About how many combinations of some columns there are, and hardly ever more than this.
-
-    Counted where ``apart``, some of the columns, have one of a few hashes.
-    """
-    some = part(frame, apart, _SAMPLED, 0)
-    native = nw.to_native(some)
-    with said_by(native):
-        if frame.implementation.is_polars():
-            hashed = pl.struct(columns).hash().approx_n_unique()
-            count = native.select(hashed).collect(engine="streaming").item()
-        else:
-            groups = some.group_by(*columns).agg(nw.len().alias("__fe_len"))
-            count = collect(groups.select(nw.len())).item()
-    return int(1.25 * _SAMPLED * count)
-
-
-def part(
-    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int, at: int
-) -> nw.LazyFrame[Any]:
-    """The rows of one of so many parts, told apart by the hash of some columns."""
-    native, kind = nw.to_native(frame), frame.implementation
-    named = ", ".join(columns)
-    conditions: dict[str, Any] = {
-        "polars": pl.struct(columns).hash() % number == at,
-        "duckdb": f"hash({named}) % {number} = {at}",
-        "pyspark": f"pmod(xxhash64({named}), {number}) = {at}",
-    }
-    if str(kind) not in conditions:
-        raise EvalError(
-            f"{_engine(native)[0]} can not be read in parts, which the memory of the question asks "
-            "for: give it more with frame.eval.run(memory=), or hand over the rows as a Polars "
-            "frame"
-        )
-    found: nw.LazyFrame[Any] = nw.from_native(native.filter(conditions[str(kind)]))
     return found
 
 

@@ -36,7 +36,11 @@ def matched(prepared: Prepared, metrics: Sequence[Metric], found: Query) -> Redu
     """
     roles = prepared.systems, prepared.examples, prepared.units, prepared.keys
     keys = [list(role.values()) for role in roles]
-    coded = concurrently([partial(codes, found.frame, key) for key in keys], found.frame.height)
+    tasks = [
+        partial(codes, found.frame, key, dtype)
+        for key, dtype in zip(keys, (np.int64, np.int64, np.int32, np.int32), strict=True)
+    ]
+    coded = concurrently(tasks, found.frame.height)
     (system, systems), (example, ids), (cluster, clusters), (part, slices) = coded
     shape = systems.height, ids.height
     if found.frame.height != shape[0] * shape[1]:
@@ -48,7 +52,8 @@ def matched(prepared: Prepared, metrics: Sequence[Metric], found: Query) -> Redu
         put(moved, place, values)
         return moved.reshape(shape)
 
-    keys_of = [side_by_side(code.astype(np.int32)) for code in (cluster, part)[: 1 + bool(keys[3])]]
+    of_rows = (cluster, part) if keys[3] else (cluster,)
+    keys_of = [side_by_side(code.astype(np.int32, copy=False)) for code in of_rows]
     # There are as many rows as places: where none is left out, none has two.
     if (keys_of[0][0] < 0).any() or any((key != key[0]).any() for key in keys_of):
         return None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import Any
 
 import narwhals as nw
 
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.coded import Cells, Reduced, coded
-from frame_eval.reduce.engines import collect, distinct_count, part
+from frame_eval.reduce.engines import collect
 from frame_eval.reduce.kinds import in_kinds
+from frame_eval.reduce.parts import distinct_count, parts_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
-from frame_eval.running import KEY, SUM, current, most_groups, shown
+from frame_eval.running import KEY, SUM, current, most_groups
 from frame_eval.table import Table
 
 MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
@@ -50,17 +51,6 @@ def too_long(prepared: Prepared) -> bool:
 
 def _rows(prepared: Prepared) -> int:
     return int(collect(prepared.frame.select(nw.len())).item())
-
-
-def parts_of(
-    frame: nw.LazyFrame[Any], columns: Sequence[str], passes: int, what: str
-) -> Iterator[nw.LazyFrame[Any]]:
-    """The frame in so many parts, one after the other; equal columns are in the same part."""
-    if passes == 1:
-        yield frame
-        return
-    for at in shown(range(passes), what):
-        yield part(frame, columns, passes, at)
 
 
 def passes_needed(
@@ -127,17 +117,21 @@ def in_passes(
     kinds: dict[int, list[Table]] = {i: [] for _, chosen in grouped for i in chosen}
     reduced: Reduced | None = None
     bits = MOST_BITS
-    for at in shown(range(passes), "sums of clusters"):
-        found = dict(queries)
-        for base, chosen in grouped:
+    with ExitStack() as opened:
+        parts = []
+        for base, _ in grouped:
             apart = list(base.units.values()) or [str(base.weight)]
-            rows = part(base.frame, apart, passes, at)
-            some = query(base, chosen, missing, moments, by_example=False, alike=False, rows=rows)
-            found.update(dict.fromkeys(chosen, some))
-        reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
-        for i, tables in kinds.items():
-            tables.append(reduced.tables[i])
-        bits = as_few(kinds, lambda i, *of: in_kinds(metrics[i], *of), bits)
+            of_base = parts_of(base.frame, apart, passes, "sums of clusters")
+            parts.append(opened.enter_context(closing(of_base)))
+        for rows_of in zip(*parts, strict=True):
+            found = dict(queries)
+            for rows, (base, chosen) in zip(rows_of, grouped, strict=True):
+                some = query(base, chosen, missing, moments, False, False, rows=rows)
+                found.update(dict.fromkeys(chosen, some))
+            reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
+            for i, tables in kinds.items():
+                tables.append(reduced.tables[i])
+            bits = as_few(kinds, lambda i, *of: in_kinds(metrics[i], *of), bits)
     assert reduced is not None
     tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
     return replace(reduced, tables=tables)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import polars as pl
@@ -15,6 +15,7 @@ from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.engines import collect, collect_groups
+from frame_eval.reduce.groups import Total
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.units import one_row_per_unit
@@ -86,28 +87,22 @@ class Ask:
 
     def __init__(self, alone: bool, words: Any) -> None:
         self.alone, self.words = alone, words
-        self.asked: dict[str | bytes, tuple[str, Any]] = {}
-
-    def added(self, expression: Any) -> Any:
-        """The sum of an expression over the rows of a group."""
-        return expression if self.alone else expression.sum()
+        self.asked: dict[tuple[str, str | bytes], Total] = {}
 
     def sum(self, expression: Any, prefix: str) -> str:
         """The name of the column that will hold the sum."""
-        return self(self.added(expression), prefix)
+        return self._total("sum", expression, prefix)
 
-    def __call__(self, expression: Any, prefix: str) -> str:
-        """The name of the column that will hold the aggregate."""
+    def variance(self, expression: Any, prefix: str) -> str:
+        """The name of the column that will hold the variance, the mean square around the mean."""
+        return self._total("variance", expression, prefix)
+
+    def _total(self, kind: Literal["sum", "variance"], expression: Any, prefix: str) -> str:
         native = isinstance(expression, pl.Expr)
-        key = expression.meta.serialize() if native else repr(expression)
+        key = kind, expression.meta.serialize() if native else repr(expression)
         if key not in self.asked:
-            self.asked[key] = (f"__fe_{prefix}{len(self.asked)}", expression)
-        return self.asked[key][0]
-
-    @property
-    def aggregates(self) -> list[Any]:
-        """All of them, under their names."""
-        return [expression.alias(name) for name, expression in self.asked.values()]
+            self.asked[key] = Total(f"__fe_{prefix}{len(self.asked)}", kind, expression)
+        return self.asked[key].name
 
 
 def query(
@@ -123,7 +118,7 @@ def query(
     """Run the group-by of one layout; with ``alike``, single rows only with rows like them.
 
     Of some of the rows alone, where they are given. With ``bounded`` more groups than the memory
-    holds raise ``TooManyGroups``.
+    holds raise ``TooManyGroups``, but for ordered cells.
     """
     first = next(iter(metrics.values()))
     seen = prepared if rows is None else replace(prepared, native=nw.to_native(rows))
@@ -147,16 +142,16 @@ def query(
         places[position] = place
     if filled:
         frame = frame.with_columns(*filled)
-    totals = ask.aggregates
+    totals = list(ask.asked.values())
     if first.unit is not None:
-        totals.append(ask.added(words.col("__fe_lost")).alias("__fe_len"))
+        totals.append(Total("__fe_len", "sum", words.col("__fe_lost")))
     elif not alone:
-        totals.append(words.len().alias("__fe_len"))
+        totals.append(Total("__fe_len", "rows"))
     bad = flags(prepared, metrics, missing, words) if first.unit is None else None
     if bad is not None:
-        totals.append(ask.added(bad.cast(words.Float64)).alias("__fe_bad"))
-    most = most_groups(keys, len(totals)) if bounded else None
-    result = _run(frame, keys, totals, alone, prepared.rows, most)
+        totals.append(Total("__fe_bad", "sum", bad.cast(words.Float64)))
+    most = most_groups(keys, len(totals)) if bounded and not first.ordered else None
+    result = _run(frame, keys, totals, alone, prepared.rows, most, words)
     if rows is None and (not result.height or (not keys and not result["__fe_len"].item())):
         raise EvalError("the frame is empty: there is no row to evaluate")
     if bad is not None and (result.drop_in_place("__fe_bad").sum() or 0) > 0:
@@ -199,19 +194,18 @@ def any_null(prepared: Prepared, metric: Metric, words: Any = nw) -> Any:
 def _run(
     frame: Any,
     keys: list[str],
-    totals: list[Any],
+    totals: list[Total],
     alone: bool,
     rows: int | None,
     most: int | None,
+    words: Any,
 ) -> pl.DataFrame:
     if alone:
-        return collect(frame.select(*keys, *totals), long=True, rows=rows)
+        own = [total.of.alias(total.name) for total in totals]
+        return collect(frame.select(*keys, *own), long=True, rows=rows)
     if not keys:
-        return collect(frame.select(*totals), rows=rows)
-    groups = frame.group_by(keys).agg(*totals)
-    if rows is None:
-        return collect_groups(groups, len(keys) + len(totals), most=most)
-    return collect(groups, rows=rows)
+        return collect(frame.select(*(total.aggregate(words) for total in totals)), rows=rows)
+    return collect_groups(frame, keys, totals, words, rows, most)
 
 
 def _ask_for(
@@ -247,5 +241,5 @@ def _ask_for(
         for a in range(len(weighted)):
             for b in range(a + 1):
                 value = weighted[a] if a == b else weighted[a] - weighted[b]
-                second[a + offset, b + offset] = ask(value.var(ddof=0), "v")
+                second[a + offset, b + offset] = ask.variance(value, "v")
     return Places(names, rows, (n, *sums), (rows, *plain), second)

@@ -6,7 +6,7 @@ in passes that each see some of the clusters (or examples), so that an example i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce as folded
 from typing import Any
@@ -19,9 +19,9 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.means import is_mean
 from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.coded import repeats_message
-from frame_eval.reduce.engines import collect, collect_groups, distinct_count
+from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
-from frame_eval.reduce.passes import parts_of
+from frame_eval.reduce.parts import distinct_count, parts_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query, any_null
 from frame_eval.running import current
@@ -62,7 +62,7 @@ def wide(
     missing: str,
     unmatched: str,
     passes: int,
-) -> Iterator[Query]:
+) -> Generator[Query, None, None]:
     """The sums over the examples of two systems, by slice and cluster, in each pass.
 
     ``places[2 * i]`` are the contributions of both systems to metric i, ``places[2 * i + 1]`` how
@@ -117,7 +117,7 @@ def wide(
         groups = (
             examples.group_by(keys).agg(*sums.aliased) if keys else examples.select(*sums.aliased)
         )
-        frame = collect_groups(groups, 2 * len(keys) + len(asked.made) + len(sums.made))
+        frame = collect(groups)
         _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
         frame = frame.with_columns(pl.col(found["both"]).alias("__fe_len"))
         common += float(frame["__fe_len"].sum())

@@ -18,7 +18,8 @@ from frame_eval.inference.details import DETAILS
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, filtered, result_frame
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices, unwrapped
-from frame_eval.verbs.compare import Contrasts, Unmatched, contrast, position_of
+from frame_eval.verbs.contrast import Contrasts, contrast, position_of
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.rules import Rule, text_of
 from frame_eval.verbs.summary import (
     Measured,

@@ -16,7 +16,8 @@ from frame_eval.inference.pilot import Pilot, pilot_of_pairs, pilot_of_rows, pil
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import Slices
-from frame_eval.verbs.compare import Unmatched, contrast, names_of
+from frame_eval.verbs.contrast import contrast, names_of
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.results import with_keys
 from frame_eval.verbs.summary import Missing, measure
 

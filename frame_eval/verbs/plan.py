@@ -19,7 +19,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import By, slices
 from frame_eval.verbs.cases import Case, Setup, assumed, case_of, numbers, questions
-from frame_eval.verbs.compare import Unmatched
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.pilots import Found, Pilots, pilots_of_pairs, pilots_of_rows
 from frame_eval.verbs.results import joined
 from frame_eval.verbs.summary import Missing, check_level, check_metrics, check_names
@@ -166,7 +166,8 @@ def plan(
     Connor (1987), with the variance under no difference; Kish (1965) for the design effect. That of
     a pilot is the ratio of CR2 variances with clusters and without, at least 1; Satterthwaite's
     degrees of freedom grow with the number of clusters. The answers of a pilot with few clusters
-    are as uncertain as its variances.
+    are as uncertain as its variances. Bound strata are left out: a test within them usually needs
+    fewer examples.
 
     Examples
     --------

@@ -21,7 +21,8 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles, distinct, result_frame
 from frame_eval.slices import Crossed, Slices, cluster_ways, names, slices, unwrapped
 from frame_eval.table import Floats, Ints
-from frame_eval.verbs.compare import Contrast, Unmatched, contrast
+from frame_eval.verbs.contrast import Contrast, contrast
+from frame_eval.verbs.matching import Unmatched
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,

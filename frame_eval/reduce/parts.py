@@ -1,0 +1,120 @@
+"""Rows in parts that are read one after the other, told apart by the hash of some columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+
+from frame_eval.errors import EvalError
+from frame_eval.reduce.engines import collect, engine_name, said_by
+from frame_eval.running import shown
+
+_SAMPLED = 16  # of how many parts one is counted
+_READINGS = 6  # that take no longer than to write the rows and read them once
+_WAITING = 1 << 21  # rows of all parts together before they are written
+
+
+def parts_of(
+    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int, what: str
+) -> Generator[nw.LazyFrame[Any], None, None]:
+    """The frame in so many parts, one after the other; equal columns are in the same part.
+
+    Polars reads few parts from the source. For many it puts the rows into temporary files first,
+    which are gone when the iterator is closed; other engines have temporary files of their own.
+    """
+    if number == 1:
+        yield frame
+    elif number > _READINGS and frame.implementation.is_polars():
+        with _in_files(frame, columns, number) as parts:
+            yield from shown(parts, what)
+    else:
+        for at in shown(range(number), what):
+            yield _part(frame, columns, number, at)
+
+
+def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:
+    """About how many combinations of some columns there are, and hardly ever more than this.
+
+    Counted where ``apart``, some of the columns, have one of a few hashes.
+    """
+    some = _part(frame, apart, _SAMPLED, 0)
+    native = nw.to_native(some)
+    with said_by(native):
+        if frame.implementation.is_polars():
+            hashed = pl.struct(columns).hash().approx_n_unique()
+            count = native.select(hashed).collect(engine="streaming").item()
+        else:
+            groups = some.group_by(*columns).agg(nw.len().alias("__fe_len"))
+            count = collect(groups.select(nw.len())).item()
+    return int(1.25 * _SAMPLED * count)
+
+
+def _part(
+    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int, at: int
+) -> nw.LazyFrame[Any]:
+    native, kind = nw.to_native(frame), frame.implementation
+    named = ", ".join(columns)
+    conditions: dict[str, Any] = {
+        "polars": _part_of(columns, number) == at,
+        "duckdb": f"hash({named}) % {number} = {at}",
+        "pyspark": f"pmod(xxhash64({named}), {number}) = {at}",
+    }
+    if str(kind) not in conditions:
+        raise EvalError(
+            f"{engine_name(native)} can not be read in parts, which the memory of the question "
+            "asks for: give it more with frame.eval.run(memory=), or hand over the rows as a "
+            "Polars frame"
+        )
+    found: nw.LazyFrame[Any] = nw.from_native(native.filter(conditions[str(kind)]))
+    return found
+
+
+def _part_of(columns: Sequence[str], number: int) -> pl.Expr:
+    return pl.struct(columns).hash() % number
+
+
+@contextmanager
+def _in_files(
+    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int
+) -> Iterator[list[nw.LazyFrame[Any]]]:
+    """The parts, in files where Polars would put what it has no memory for."""
+    native = nw.to_native(frame)
+    place = os.environ.get("POLARS_TEMP_DIR")
+    if place:
+        Path(place).mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="frame_eval-", dir=place or None) as folder:
+        part = _part_of(columns, number).alias("__fe_part")
+        try:
+            native.sink_parquet(
+                pl.PartitionBy(folder, key=part, include_key=False),
+                compression="lz4",
+                statistics=False,
+                row_group_size=max(_WAITING // number, 1_000),
+                maintain_order=False,
+                engine="streaming",
+            )
+        except (pl.exceptions.PolarsError, OSError) as error:
+            if "No space left" not in str(error):
+                with said_by(native):
+                    raise
+            raise EvalError(
+                f"the disk of {folder} is full: the rows of the question, in {number} parts, do "
+                "not fit there. Set TMPDIR or POLARS_TEMP_DIR to a folder with more room, or give "
+                "more memory with frame.eval.run(memory=)"
+            ) from error
+        folders = [Path(folder) / f"__fe_part={at}" for at in range(number)]
+        yield [
+            nw.from_native(
+                pl.scan_parquet(sorted(one.iterdir()), hive_partitioning=False, glob=False)
+                if one.exists()
+                else native.clear()
+            )
+            for one in folders
+        ]

@@ -1,0 +1,465 @@
+"""Pairs of systems side by side: estimated and linearised, and the result frames of their tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from frame_eval.columns import Input
+from frame_eval.errors import EvalError, check_option, did_you_mean, listing
+from frame_eval.inference import paired as differences
+from frame_eval.inference.difference import Difference, Sides
+from frame_eval.inference.linear import Linear, linear
+from frame_eval.inference.margins import margins
+from frame_eval.inference.paired import Method
+from frame_eval.inference.power import mde as detectable
+from frame_eval.inference.resample import DRAWS, Draws
+from frame_eval.inference.simultaneous import Family, family_of
+from frame_eval.inference.summed import Summed, of_matched, summed
+from frame_eval.inference.summed import sides as summed_sides
+from frame_eval.metrics.core import Metric
+from frame_eval.metrics.means import mean
+from frame_eval.metrics.roc import in_bins
+from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
+from frame_eval.running import current
+from frame_eval.slices import Slices, unwrapped
+from frame_eval.table import Ints, Matched, Table
+from frame_eval.threads import concurrently
+from frame_eval.verbs.matching import (
+    Unmatched,
+    common_examples,
+    common_notes,
+    of_pairs,
+    rows_by_slice,
+)
+from frame_eval.verbs.results import joined, with_keys
+from frame_eval.verbs.summary import (
+    Missing,
+    check_names,
+    check_ways,
+    notes_of,
+    of_one_class,
+    per_class,
+    together,
+)
+
+COLUMNS = (
+    "class",
+    "metric",
+    "system",
+    "baseline",
+    "estimate",
+    "baseline_estimate",
+    "difference",
+    "std_error",
+    "ci_low",
+    "ci_high",
+    "p_value",
+    "p_adjusted",
+    "p_noninferior",
+    "p_equivalent",
+    "mde",
+    "wins",
+    "losses",
+    "ties",
+    "n",
+    "clusters",
+    "missing",
+    "level",
+    "method",
+    "note",
+)
+WHOLE = ("wins", "losses", "ties", "n", "clusters", "missing")
+_BATCH = 1_000_000  # rows of sums for the pairs that are worked on at once
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One metric of some pairs of systems, linearised in every slice of every pair.
+
+    Slices of different pairs are slices of their own here, those of the first pair first.
+    """
+
+    position: int
+    metric: Metric
+    label: Any
+    pairs: Sequence[tuple[int, int]]
+    sides: Sides
+    present: Any
+    remarks: list[Any]
+    summed: Summed | None = None
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """Pairs of systems estimated and linearised, before any test is made."""
+
+    found: Reduced
+    paired: bool
+    contrasts: tuple[Contrast, ...]
+    crossed: tuple[Ints, ...] = ()
+
+    def table(
+        self,
+        method: Method,
+        level: float,
+        scale: float = 1.0,
+        draws: Draws = DRAWS,
+        levels: Mapping[int, float] | None = None,
+        margin: float | None = None,
+    ) -> pl.DataFrame:
+        """The result frame; with ``scale``, of the system minus that much of the baseline.
+
+        ``levels`` are higher ones by the position of the metric.
+        """
+        blocks = []
+        for one in self.contrasts:
+            at = level if levels is None else levels[one.position]
+            if one.summed is not None:
+                result = summed(one.metric, one.summed, one.sides, method, at, draws, scale)
+            elif self.paired:
+                assert self.found.cluster_of is not None
+                result = differences.paired(
+                    one.metric,
+                    one.sides,
+                    self.found.cluster_of,
+                    method,
+                    at,
+                    draws,
+                    scale,
+                    self.crossed,
+                )
+            else:
+                result = differences.unpaired(one.metric, one.sides, method, at, draws, scale)
+            if levels is not None:
+                result = replace(result, method=together(result.method))
+            blocks.append(_block(one, result, level, margin))
+        return _assembled(blocks, self.found, level if method is not None else None)
+
+    def families(self, draws: Draws) -> dict[int, Family]:
+        """The family of each metric (by position): all its slices and pairs."""
+        members: dict[int, list[Linear]] = {}
+        for one in self.contrasts:
+            if self.paired:
+                assert self.found.cluster_of is not None
+                joint = differences.joint(one.metric, one.sides, self.found.cluster_of)
+            else:
+                joint = one.sides[0]
+            members.setdefault(one.position, []).append(joint)
+        return {
+            position: family_of(
+                found,
+                draws,
+                clustered=self.paired and any((f.clusters < f.n).any() for f in found),
+            )
+            for position, found in members.items()
+        }
+
+
+def contrast(
+    frame: Any,
+    metrics: Sequence[Metric],
+    chosen: Slices,
+    ways: Sequence[Roles],
+    baseline: Any,
+    paired: bool,
+    unmatched: Unmatched,
+    missing: Missing,
+    *,
+    alike: bool = False,
+    whole: bool = True,
+    large: bool = True,
+) -> Contrasts:
+    """The pairs of systems of a frame, ready for tests and intervals at any level.
+
+    They are clustered in one way, or in each of two and both together. Unless they are asked for as
+    a ``whole``, examples are summed by cluster where nothing is lost; and, unless the question is
+    not for ``large`` frames, where they are too many for the memory.
+    """
+    check_option("missing", missing, ("raise", "drop", "worst"))
+    check_option("unmatched", unmatched, ("raise", "drop"))
+    check_names(chosen.shown, COLUMNS)
+    check_ways(ways)
+    roles, *others = ways
+    if not roles.system:
+        raise EvalError("say system=<the column that names the systems>")
+    if not roles.example and paired:
+        raise EvalError(
+            "say example=<the column(s) that identify what was asked>; for systems that answered "
+            "different examples say paired=False"
+        )
+    if others and not paired:
+        raise EvalError("crossed clusters go with systems that are paired")
+    whole = whole or bool(others)
+    metrics = [in_bins(metric, current().score_bins) for metric in metrics]
+    asked = [*metrics, *_means_of_matched(metrics)]
+    if paired and not whole and large:
+        pairs_of = partial(_pairs, baseline=baseline)
+        apart = side_by_side(frame, asked, chosen, roles, pairs_of, missing, unmatched)
+        if apart is not None:
+            return Contrasts(apart[0], paired, tuple(_of_large(metrics, *apart, unmatched)))
+    found = reduce(
+        frame,
+        asked,
+        chosen,
+        roles,
+        missing=missing,
+        by_example=paired,
+        alike=alike,
+        tabled=True,
+        clustered=paired and not whole,
+    )
+    if found.matched is not None:
+        every = _of_matched(metrics, found, found.matched, _pairs(found.systems, baseline))
+        return Contrasts(found, paired, tuple(every))
+    contrasts: list[Contrast] = []
+    for pairs in _batches(_pairs(found.systems, baseline), found):
+        tables = [of_pairs(table, pairs, found.shape) for table in found.tables]
+        slices = len(pairs) * found.shape[0]
+        there = sum(rows_by_slice(table, slices) for table in tables[0]) > 0
+        there |= np.tile(found.named, len(pairs))
+        notes: list[Any] = [""] * len(tables)
+        if paired:
+            matches = [common_examples(table, found, pairs, unmatched, missing) for table in tables]
+            tables, notes = [table for table, _ in matches], [note for _, note in matches]
+        contrasts += _contrasts(metrics, found, tables, pairs, there, notes)
+    crossed = _other_ways(frame, metrics[:1], others, missing)
+    return Contrasts(found, paired, tuple(contrasts), crossed)
+
+
+def _of_large(
+    metrics: Sequence[Metric],
+    found: Reduced,
+    pairs: Sequence[tuple[int, int]],
+    unmatched: Unmatched,
+) -> Iterator[Contrast]:
+    """Every metric of every pair, from tables of sums over examples, those of a pair together."""
+    slices, many = found.shape[0], len(metrics) + len(_means_of_matched(metrics))
+    tables = [Summed(table) for table in found.tables]
+    for number, pair in enumerate(pairs):
+        of_pair = tables[number * many :][:many]
+        common, lonely = (of_pair[0].by_slice(k, slices).astype(int) for k in ("both", "lonely"))
+        notes = [common_notes(common, lonely)] if unmatched == "drop" else []
+        yield from _of_sums(metrics, of_pair, [pair], slices, notes)
+
+
+def _of_matched(
+    metrics: Sequence[Metric], found: Reduced, matched: Matched, pairs: list[tuple[int, int]]
+) -> Iterator[Contrast]:
+    """Every metric of every pair, from examples that are matched already."""
+    asked = [*metrics, *_means_of_matched(metrics)]
+    slices, size = found.shape[0], max(1, _BATCH // len(matched.place))
+    for batch in (pairs[i : i + size] for i in range(0, len(pairs), size)):
+        sums = [of_matched(m, i, matched, batch, slices) for i, m in enumerate(asked)]
+        yield from _of_sums(metrics, sums, batch, len(batch) * slices, [])
+
+
+def _of_sums(
+    metrics: Sequence[Metric],
+    sums: Sequence[Summed],
+    pairs: Sequence[tuple[int, int]],
+    slices: int,
+    notes: list[Any],
+) -> Iterator[Contrast]:
+    """Every metric of some pairs, from sums over examples."""
+    asked = [*metrics, *_means_of_matched(metrics)]
+    sides = [summed_sides(m, one, slices) for m, one in zip(asked, sums, strict=True)]
+    extra = zip(asked[len(metrics) :], sides[len(metrics) :], strict=True)
+    matched = {_only_input(metric).key: side for metric, side in extra}
+    for i, metric in enumerate(metrics):
+        remarks = [*notes, *_imbalance(metric, matched)]
+        there = np.bincount(sums[i].both.slice, minlength=slices) > 0
+        yield Contrast(i, metric, None, pairs, sides[i], there, remarks, sums[i])
+
+
+def _matched_inputs(metric: Metric) -> dict[str, str]:
+    """The inputs that should be alike for both systems, with what each is called."""
+    if metric.unit is not None:
+        return {}
+    labels = [name for name, given in metric.made.items() if given.kind == "label"]
+    # The first is what is true; predictions may differ.
+    return {**dict.fromkeys(labels[:1], "prevalence"), **metric.matched}
+
+
+def _means_of_matched(metrics: Sequence[Metric]) -> list[Metric]:
+    """The mean of every input that should be alike for both systems, once for every column."""
+    given = {
+        metric.made[name].key: metric.made[name]
+        for metric in metrics
+        for name in _matched_inputs(metric)
+    }
+    return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in given.items()]
+
+
+def _pairs(systems: pl.DataFrame, baseline: Any) -> list[tuple[int, int]]:
+    """The pairs (system, baseline) to compare, as positions."""
+    values = unwrapped(systems.rows())
+    if any(value is None for value in values):
+        raise EvalError("the system column has null rows; drop them or give them a name")
+    if len(values) < 2:
+        raise EvalError(f"there is only one system, {values[0]!r}; comparing needs two")
+    if baseline is None:
+        return [(b, a) for a, b in combinations(range(len(values)), 2)]
+    at = position_of(baseline, values)
+    return [(position, at) for position in range(len(values)) if position != at]
+
+
+def position_of(baseline: Any, systems: Sequence[Any]) -> int:
+    """Where the baseline is among the systems; raise where it is not."""
+    wanted = tuple(baseline) if isinstance(baseline, list) else baseline
+    if wanted not in systems:
+        hint = did_you_mean(wanted, systems)
+        raise EvalError(
+            f"baseline={baseline!r} is not among the systems.{hint} Systems: {listing(systems)}."
+        )
+    return list(systems).index(wanted)
+
+
+def _batches(pairs: list[tuple[int, int]], found: Reduced) -> Iterator[list[tuple[int, int]]]:
+    """The pairs in batches that are worked on at once: as many as some memory holds, or one."""
+    longest = max(len(table.rows) for table in found.tables)
+    size = max(1, _BATCH * found.shape[1] // (2 * longest + 1))
+    return (pairs[i : i + size] for i in range(0, len(pairs), size))
+
+
+def _contrasts(
+    metrics: Sequence[Metric],
+    found: Reduced,
+    tables: Sequence[tuple[Table, Table]],
+    pairs: Sequence[tuple[int, int]],
+    present: Any,
+    notes: list[Any],
+) -> list[Contrast]:
+    """Every metric of a batch of pairs, from its tables of both systems."""
+    slices = len(pairs) * found.shape[0]
+
+    def sides(metric: Metric, of: tuple[Table, Table]) -> Sides:
+        tasks = [partial(linear, metric, table, slices, 1) for table in of]
+        a, b = concurrently(tasks, len(of[0].rows))
+        return a, b
+
+    matched = {
+        _only_input(metric).key: sides(metric, of)
+        for metric, of in zip(_means_of_matched(metrics), tables[len(metrics) :], strict=True)
+    }
+    position = {metric.name: i for i, metric in enumerate(metrics)}
+    result = []
+    for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
+        at = position[metric.name]
+        remarks = [notes[at], *_imbalance(metric, matched)]
+        first, second = (of_one_class(metrics[at], table, label) for table in tables[at])
+        both = sides(metric, (first, second))
+        result.append(Contrast(at, metric, label, pairs, both, present, remarks))
+    return result
+
+
+def _only_input(metric: Metric) -> Input:
+    (given,) = metric.made.values()
+    return given
+
+
+def _imbalance(metric: Metric, matched: dict[Any, Sides]) -> list[Any]:
+    """Per slice, remarks where the systems differ in the mean of what should be alike."""
+    remarks: list[Any] = []
+    for name, word in _matched_inputs(metric).items():
+        first, second = (side.estimate for side in matched[metric.made[name].key])
+        remarks.append(
+            [
+                f"{word} {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
+                for a, b in zip(first, second, strict=True)
+            ]
+        )
+    return remarks
+
+
+def _other_ways(
+    frame: Any, metrics: Sequence[Metric], roles: Sequence[Roles], missing: Missing
+) -> tuple[Ints, ...]:
+    """The cluster of every example in other ways; examples have the same codes each time."""
+    found = (
+        reduce(frame, metrics, Slices(), one, missing=missing, by_example=True) for one in roles
+    )
+    return tuple(one.cluster_of for one in found if one.cluster_of is not None)
+
+
+def _against_margin(metric: Metric, result: Difference, margin: float) -> dict[str, Any]:
+    """The p-values of being worse by a margin, and of being beyond it."""
+    nothing = np.full(len(result.value), np.nan)
+    if result.limits is None:
+        return {"p_noninferior": nothing, "p_equivalent": nothing}
+    sign = -1.0 if metric.better == "lower" else 1.0
+    found = margins(result.value, result.limits, margin, sign=sign)
+    return {"p_noninferior": found.noninferior, "p_equivalent": found.equivalent}
+
+
+def _block(
+    contrast: Contrast, result: Difference, level: float, margin: float | None
+) -> dict[str, Any]:
+    """The columns of one metric, a row per pair and slice that has rows."""
+    (a, b), remarks, there = contrast.sides, contrast.remarks, contrast.present
+    slices = len(result.value)
+    of_a, of_b = (notes_of(contrast.metric, side) for side in contrast.sides)
+    notes = []
+    for i in range(slices):
+        texts = [*dict.fromkeys((of_a[i], of_b[i])), result.note[i]]
+        texts += [remark if isinstance(remark, str) else remark[i] for remark in remarks]
+        notes.append("; ".join(text for text in texts if text) or None)
+    per_pair = slices // len(contrast.pairs)
+    first, second = np.repeat(np.array(contrast.pairs), per_pair, axis=0).T
+    same = {"class": contrast.label, "metric": contrast.metric.name}
+    columns = {
+        "__fe_slice": np.arange(slices) % per_pair,
+        "__fe_metric": np.full(slices, contrast.position),
+        "__fe_a": first,
+        "__fe_b": second,
+        **{name: np.full(slices, value, object) for name, value in same.items()},
+        "estimate": a.estimate,
+        "baseline_estimate": b.estimate,
+        "difference": result.value,
+        "std_error": result.std_error,
+        "ci_low": result.low,
+        "ci_high": result.high,
+        "p_value": result.p_value,
+        **({} if margin is None else _against_margin(contrast.metric, result, margin)),
+        "mde": detectable(result.std_error, level, df=result.df),
+        "wins": result.wins,
+        "losses": result.losses,
+        "ties": result.ties,
+        "n": result.n.round(),
+        "clusters": result.clusters.round(),
+        "missing": (a.missing + b.missing).round(),
+        "method": np.array([text or None for text in result.method], object),
+        "note": np.array(notes, object),
+    }
+    return {name: values[there] for name, values in columns.items()}
+
+
+def _assembled(blocks: list[dict[str, Any]], found: Reduced, level: float | None) -> pl.DataFrame:
+    """The blocks of all pairs and metrics, in the order of their keys, with the keys in front."""
+    rows = joined(blocks, WHOLE, order=("__fe_slice", "__fe_metric", "class", "__fe_b", "__fe_a"))
+    system, levels = (
+        names_of(found.systems),
+        np.full(rows.height, np.nan if level is None else level),
+    )
+    added = [
+        system[rows["__fe_a"].to_numpy()].alias("system"),
+        system[rows["__fe_b"].to_numpy()].alias("baseline"),
+        pl.Series("level", levels, nan_to_null=True),
+    ]
+    rows = rows.hstack(added)
+    there = set(rows.columns)
+    kept = [name for name in COLUMNS if name in there]
+    return with_keys(rows[kept], (found.slices, rows["__fe_slice"].to_numpy()))
+
+
+def names_of(systems: pl.DataFrame) -> pl.Series:
+    """The systems as one column: their own value, or the values joined where they have several."""
+    if systems.width == 1:
+        return systems.to_series()
+    return systems.select(pl.concat_str(pl.all().cast(pl.String), separator=", ")).to_series()
