@@ -321,8 +321,8 @@ class Metric:
         ------
         EvalError
             For metrics over units and those over cells that no expression says: rows per class,
-            metrics of lists of labels or with ``label_of``, average precision of several classes
-            at other shares, recalibration and ``ece_debiased``. Use ``summary``.
+            metrics of lists of labels or with ``label_of``, recalibration and ``ece_debiased``. Use
+            ``summary``.
 
         Examples
         --------
