@@ -266,9 +266,7 @@ def _note(setting: Setting, s: Any) -> str:
     there = [k for k, count in enumerate(totals) if count]
     texts = []
     if there:
-        rarest = min(
-            there, key=setting.shares.__getitem__ if setting.shares else totals.__getitem__
-        )
+        rarest = min(there, key=(setting.shares or totals).__getitem__)
         text = _note_of(setting, rarest, s)
         texts.append(f"class {classes[rarest]!r}: {text}" if text else "")
     return "; ".join(filter(None, (*texts, _left_out(classes, s))))
@@ -285,7 +283,7 @@ def _note_of(setting: Setting, k: int, s: Any) -> str:
         others = [
             (share, n) for j, (share, n) in enumerate(zip(shares, totals, strict=True)) if j != k
         ]
-        # Negatives of unequal weight are worth as many as their shares have variance.
+        # Negatives of unequal weight are worth fewer (Kish 1965).
         found["neg"] = (1 - shares[k]) ** 2 / sum(
             share**2 / n if n else np.inf for share, n in others
         )
