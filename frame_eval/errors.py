@@ -25,6 +25,10 @@ class ColumnError(EvalError):
     """
 
 
+class BeyondMemory(EvalError):
+    """What a question needs at once is larger than the memory; a verb says it in its name."""
+
+
 class GuardFailed(AssertionError):
     """A guardrail was broken; the message lists the slices, worst first.
 

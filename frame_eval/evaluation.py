@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 import pandas as pd
 import polars as pl
 
-from frame_eval.errors import EvalError, did_you_mean, listing
+from frame_eval.errors import BeyondMemory, EvalError, did_you_mean, listing
 from frame_eval.reduce import give_back
 from frame_eval.running import Run, current, running
 from frame_eval.slices import names, slices
@@ -76,8 +76,11 @@ def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
             native, run = frame._frame, frame._run or run
             bound = {name: frame._roles[name] for name in takes if name in frame._roles}
             kwargs = {**bound, **kwargs}
-        with running(run):
-            result = function(native, *args, **kwargs)
+        try:
+            with running(run):
+                result = function(native, *args, **kwargs)
+        except BeyondMemory as error:
+            raise EvalError(f"{function.__name__}: {error}") from None
         if not isinstance(native, pd.DataFrame):
             return result
         return give_back(result, native, _key_columns(result, kwargs))

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from frame_eval.columns import Source
-from frame_eval.errors import EvalError, listing
+from frame_eval.errors import BeyondMemory, EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
@@ -218,7 +218,7 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
     ]
     if rough or prepared.strata or prepared.trials:
         what = listing(rough) if rough else "a comparison with strata or trials"
-        raise EvalError(
+        raise BeyondMemory(
             f"{what} needs all examples in memory, and they take more than "
             f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer "
             "rows, or take the systems as independent with paired=False"

@@ -97,6 +97,7 @@ class _Groups:
         self.count = 0
         self.lock = Lock()
         self.word = np.zeros(_ROOM, np.uint64)
+        self.claims = np.empty(_SPARSE * _ROOM, np.int32)
         # By place the number of a group, and by number its check: looked at together.
         self.table = np.zeros(_SPARSE * _ROOM, np.int32), np.zeros(_ROOM, np.uint64)
 
@@ -126,11 +127,14 @@ class _Groups:
             number[left] = places.take(place)
             free = number[left] == 0
             if free.any():
-                taken, rows = np.unique(place[free], return_index=True)
-                rows = left[free][rows]
+                # Of the rows that want a place the last one gets it.
+                wanted, rows = place[free], left[free]
+                self.claims[wanted] = rows
+                got = self.claims[wanted] == rows
+                rows = rows[got]
                 added = np.arange(len(rows)) + self.count + 1
                 checks[added], self.word[added] = check[rows], word[rows]
-                places[taken] = added
+                places[wanted[got]] = added
                 self.count += len(rows)
                 new = np.append(new, rows)
                 number[left] = places.take(place)
@@ -141,7 +145,7 @@ class _Groups:
     def _grow(self) -> None:
         """Have room for twice as many."""
         self.word = _wider(self.word, 2 * self.room)
-        places = np.zeros(_SPARSE * self.room, np.int32)
+        places, self.claims = (make(_SPARSE * self.room, np.int32) for make in (np.zeros, np.empty))
         left = np.arange(1, self.count + 1)
         place = _start(self.word[left], places)
         while len(left):

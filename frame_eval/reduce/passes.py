@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import narwhals as nw
 
-from frame_eval.errors import EvalError
+from frame_eval.errors import BeyondMemory
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.coded import Cells, Reduced, coded
 from frame_eval.reduce.engines import collect
@@ -72,7 +72,7 @@ def passes_needed(
     width = 1 if first.ordered else 1 + len(metrics) if by_example else 2 + 2 * len(metrics)
     passes = max(least, passes_of(prepared, keys, many, width) if many else 1)
     if passes > 1 and (not apart or by_example or alike or first.cells or prepared.strata):
-        raise EvalError(
+        raise BeyondMemory(
             f"{what} take about {passes} times memory={current().memory:g} bytes: give more with "
             f"frame.eval.run(memory=), or {way_out}"
         )
@@ -91,7 +91,9 @@ def _many(
         cells = list(cells_of(prepared, metric))
         return cells, "the scores that differ by slice, system and cluster", way_out
     if prepared.units:
-        way_out = "ask for analytic intervals of slices one by one, of metrics without classes"
+        way_out = "name coarser clusters, or ask summary for analytic intervals, slice by slice"
+        if metric.cells:
+            way_out = "name coarser clusters, or leave out the metrics of classes"
         return list(prepared.units.values()), "the sums of all clusters and slices", way_out
     if alike:
         way_out = "ask for analytic intervals"
@@ -153,7 +155,7 @@ def as_few(
             break
         bits -= 1
     most = max(len(one.rows) for (one,) in kinds.values())
-    raise EvalError(
+    raise BeyondMemory(
         f"the sizes of more than {most} clusters and slices differ, which is more than "
         f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
         "slice less, or name coarser clusters"

@@ -14,7 +14,7 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 
-from frame_eval.errors import EvalError, listing
+from frame_eval.errors import BeyondMemory, EvalError, listing
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.means import is_mean
 from frame_eval.reduce.checks import explain, flags
@@ -136,7 +136,7 @@ def of_patterns(queries: Iterator[Query]) -> Query:
         found.append(query)
         frames = [one.frame for one in found]
         if sum(frame.estimated_size() for frame in frames) > current().memory:
-            raise EvalError(
+            raise BeyondMemory(
                 f"the sizes and weights of {sum(map(len, frames))} examples differ, which is more "
                 f"than memory={current().memory:g} bytes hold: give more with "
                 "frame.eval.run(memory=), compare fewer metrics, or round weights"
