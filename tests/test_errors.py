@@ -216,8 +216,8 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
         ["positive=1", "'macro'"],
     ),
     "unknown role": (lambda: fe.of(DF).roles(sistem="model"), ["sistem"]),
-    "expr of an average over classes": (
-        lambda: fe.f1("label", "pred", average="weighted").expr(),
+    "expr of an average over lists of labels": (
+        lambda: fe.f1("label", "pred", average="weighted", multilabel=True).expr(),
         ["weighted_f1", "summary"],
     ),
     "unknown sum": (

@@ -90,16 +90,16 @@ class Group:
         key: object
         if isinstance(term, str):
             # The same for all metrics of these cells.
-            name = "rows" if term == "n" and self.part.weight is None else term
-            known, key = self.part.totals, (self.position, name)
+            term = "rows" if term == "n" and self.part.weight is None else term
+            known, key = self.part.totals, (self.position, term)
         else:
             known, key = self._known, id(term)
-        if key == (self.position, "rows"):
-            spans = map(self.part.rows, self.spans)
-            by_block = np.array([float(rows.stop - rows.start) for rows in spans])
-            return by_block.sum(), by_block
         if key not in known:
-            by_block = np.array(self.each(lambda c, _: c.by_cell(term).sum(-1)))
+            if term == "rows":
+                spans = map(self.part.rows, self.spans)
+                by_block = np.array([float(rows.stop - rows.start) for rows in spans])
+            else:
+                by_block = np.array(self.each(lambda c, _: c.by_cell(term).sum(-1)))
             known[key] = by_block.sum(0), by_block, term  # a term that is kept keeps its id
         total, by_block, _ = known[key]
         return total, by_block

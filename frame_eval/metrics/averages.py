@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import polars as pl
 
 from frame_eval.columns import Input, Source, category, label
 from frame_eval.errors import EvalError, check_option, check_whole
@@ -32,7 +33,7 @@ from frame_eval.metrics.confusion import (
     micro_gradient,
 )
 from frame_eval.metrics.core import Metric, PerClass, Proportion, Unit
-from frame_eval.metrics.expressions import ties
+from frame_eval.metrics.expressions import is_value, sum_within, ties
 from frame_eval.metrics.means import no_denominator, ratio_gradient, ratio_of
 from frame_eval.metrics.multilabel import (
     SETS,
@@ -277,18 +278,70 @@ def _check_lists(average: Average, positive: Any) -> None:
         raise EvalError(f"positive={positive!r} goes with one label per row; see labels=")
 
 
-def _macro_expression(kind: str, beta: float, c: Any) -> Any:
-    """A right row adds the score of its class over the hits of the class."""
+def _plain_expression(family: Family, kind: str, c: Any) -> Any:
+    """Over the classes that occur: a right row adds its share of the trials of its class."""
     right, every = c.y == c.p, c.y.append(c.p)
     truth, predicted = ties(c.y).filter(right), ties(c.p).filter(right)
-    hits, b = ties(c.y.filter(right)), beta * beta
+    hits, b = ties(c.y.filter(right)), (family.beta or 1.0) ** 2
     trials, classes = {
         "precision": (predicted, c.p),
         "recall": (truth, c.y),
         "fbeta": ((b * truth + predicted) / (1 + b), every),
         "jaccard": (truth + predicted - hits, every),
-    }[kind]
-    return (1 / trials).sum() / classes.n_unique()
+    }[family.kind]
+    if kind == "macro":
+        return (1 / trials).sum() / classes.n_unique()
+    # The labels of classes without trials are left out.
+    return (truth / trials).sum() / c.y.is_in(classes.implode()).sum()
+
+
+def _by_class(labels: Sequence[Any] | None, c: Any) -> tuple[Any, Any, Any, Any]:
+    """Hits, labels and predictions of classes, and how often each class is there.
+
+    Those asked for once, else as often as they occur as label or prediction.
+    """
+    columns = [c.y == c.p, c.y.is_not_null(), c.p.is_not_null()]
+    if labels is not None:
+        keys = (c.y, c.y, c.p)
+        sums = [
+            [x.filter(is_value(key, value)).sum().cast(pl.Float64) for value in labels]
+            for x, key in zip(columns, keys, strict=True)
+        ]
+        hits, truth, predicted = (reduce(pl.Expr.append, parts) for parts in sums)
+        return hits, truth, predicted, 1.0
+    every, none = c.y.append(c.p), c.y.is_null()
+    ones = [columns[0].append(none), columns[1].append(none), none.append(columns[2])]
+    hits, truth, predicted = (sum_within(x.cast(pl.Float64), every) for x in ones)
+    return hits, truth, predicted, ties(every)
+
+
+def _share_of(family: Family, *counts: Any) -> Any:
+    """The score of a class as an expression."""
+    hits, truth, predicted, n = counts
+    b = (family.beta or 1.0) ** 2
+    part, whole = {
+        "precision": (hits, predicted),
+        "recall": (hits, truth),
+        "specificity": (n - truth - predicted + hits, n - truth),
+        "fbeta": ((1 + b) * hits, b * truth + predicted),
+        "jaccard": (hits, truth + predicted - hits),
+    }[family.kind]
+    return part / whole
+
+
+def _average_expression(family: Family, average: Averaging, c: Any) -> Any:
+    """The average over classes, each with a share of the times that it is there."""
+    hits, truth, predicted, times = _by_class(average.labels, c)
+    n = c.y.len().cast(pl.Float64)
+    if average.kind == "micro":
+        parts = (hits, truth, predicted, n * hits.is_not_null())
+        return _share_of(family, *((part / times).sum().round() for part in parts))
+    score = _share_of(family, hits, truth, predicted, n)
+    if average.zero is not None:
+        score = pl.when(score.is_finite()).then(score).otherwise(average.zero)
+    counted = score.is_finite() & (truth >= average.least)
+    weight = (truth if average.kind == "weighted" else counted.cast(pl.Float64)) / times
+    return (score * weight).filter(counted).sum() / weight.filter(counted).sum()
 
 
 def _averaged(family: Family, asked: Asked) -> Metric:
@@ -304,6 +357,7 @@ def _averaged(family: Family, asked: Asked) -> Metric:
         if asked.labels is None and family.kind not in ("specificity", "jaccard") and not lists:
             return accuracy_like(name, target, pred)
         pooled = (family.score, layout, asked.labels)
+        averaging = Averaging("micro", asked.labels)
         return metric_of(
             name,
             target,
@@ -312,13 +366,19 @@ def _averaged(family: Family, asked: Asked) -> Metric:
             gradient=partial(micro_gradient, *pooled),
             zero_division=asked.zero_division,
             undefined=NO_LABELS,
+            expression=None if lists else partial(_average_expression, family, averaging),
             **common,
         )
-    arguments = (family.score, _averaging(asked, layout))
-    chosen = asked.labels or asked.min_support or asked.zero_division is not None
+    averaging = _averaging(asked, layout)
+    arguments = (family.score, averaging)
     per_class = expression = None
-    if average == "macro" and family.kind != "specificity" and not (lists or chosen):
-        expression = partial(_macro_expression, family.kind, family.beta or 1.0)
+    if average is not None and not lists:
+        plain = averaging == Averaging(average) and family.kind != "specificity"
+        expression = (
+            partial(_plain_expression, family, average)
+            if plain
+            else partial(_average_expression, family, averaging)
+        )
     if average is None and lists:
         of = partial(_of_label, family, asked)
         per_class = PerClass(of, asked.labels, known_labels, cells_of_label)

@@ -28,6 +28,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.metrics.costs import (
     no_chance_disagreement,
     weighted_kappa,
+    weighted_kappa_expression,
     weighted_kappa_gradient,
 )
 from frame_eval.metrics.expressions import ties
@@ -223,6 +224,7 @@ def cohen_kappa(
         pred,
         partial(weighted_kappa, *arguments),
         gradient=partial(weighted_kappa_gradient, *arguments),
+        expression=partial(weighted_kappa_expression, *arguments),
         undefined={"chance agreement is 1": partial(no_chance_disagreement, *arguments)},
         **common,
     )

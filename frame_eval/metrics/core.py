@@ -320,9 +320,9 @@ class Metric:
         Raises
         ------
         EvalError
-            For metrics over units and those over cells that no expression says: averages over
-            classes (but macro ones over those that occur), weighted kappa, ``expected_cost``,
-            recalibration and ``ece_debiased``. Use ``summary``.
+            For metrics over units and those over cells that no expression says: rows per class,
+            metrics of lists of labels or with ``label_of``, recalibration and ``ece_debiased``. Use
+            ``summary``.
 
         Examples
         --------

@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from frame_eval.errors import EvalError, did_you_mean, listing
 from frame_eval.metrics.confusion import confusion_of
+from frame_eval.metrics.expressions import distances, place_among
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -70,6 +72,20 @@ def no_chance_disagreement(labels: Any, power: int, s: Any) -> Any:
         return _disagreement(labels, power, s)[1] == 0
 
 
+def weighted_kappa_expression(labels: Any, power: int, c: Any) -> Any:
+    """Grades as numbers; the distances by chance are those of all pairs of label and prediction."""
+    if labels is None:
+        y, p = (column.cast(pl.Float64) for column in (c.y, c.p))
+    else:
+        y, p = (place_among(column, labels) for column in (c.y, c.p))
+    if power == 1:
+        n = c.y.len().cast(pl.Float64)
+        chance = (distances(y.append(p)) - distances(y) - distances(p)) / (2 * n**2)
+    else:
+        chance = y.var(ddof=0) + p.var(ddof=0) + (y.mean() - p.mean()) ** 2
+    return 1 - ((y - p).abs() ** power).mean() / chance
+
+
 def cost_matrix(costs: Mapping[tuple[Any, Any], float], classes: Sequence[Any]) -> Array:
     """The costs of the classes of the data, label by prediction; 0 where they agree."""
     known = {value for pair in costs for value in pair}
@@ -83,6 +99,14 @@ def cost_matrix(costs: Mapping[tuple[Any, Any], float], classes: Sequence[Any]) 
 def mean_cost(costs: Any, s: Any) -> Array:
     value: Array = (s.n * cost_matrix(costs, s.classes[0])).sum((-2, -1)) / s.n.sum((-2, -1))
     return value
+
+
+def mean_cost_expression(costs: Mapping[tuple[Any, Any], float], c: Any) -> Any:
+    """The cost of every row, from the positions of its classes."""
+    classes = list(dict.fromkeys(value for pair in costs for value in pair))
+    pairs = place_among(c.y, classes) * len(classes) + place_among(c.p, classes)
+    prices = cost_matrix(costs, classes).ravel()
+    return pairs.replace_strict(range(len(prices)), prices, return_dtype=pl.Float64).mean()
 
 
 def mean_cost_gradient(costs: Any, s: Any) -> dict[str, Array]:

@@ -12,7 +12,12 @@ from frame_eval.columns import Source, equal, label, rank_of_truth
 from frame_eval.errors import EvalError, check_whole, listing
 from frame_eval.metrics.classification import matrix_metric
 from frame_eval.metrics.core import Better, Metric
-from frame_eval.metrics.costs import mean_cost, mean_cost_gradient, no_cells
+from frame_eval.metrics.costs import (
+    mean_cost,
+    mean_cost_expression,
+    mean_cost_gradient,
+    no_cells,
+)
 from frame_eval.metrics.means import NO_ROWS
 from frame_eval.metrics.multilabel import differing, mean_of_rows
 from frame_eval.metrics.shares import (
@@ -488,6 +493,7 @@ def expected_cost(target: Source, pred: Source, costs: Mapping[tuple[Any, Any], 
         pred,
         partial(mean_cost, priced),
         gradient=partial(mean_cost_gradient, priced),
+        expression=partial(mean_cost_expression, priced),
         better="lower",
         bounds=(least, most) if least < most else (None, None),
         undefined={"no rows": no_cells},

@@ -27,6 +27,7 @@ class Ranking(NamedTuple):
     """A binary metric of the positives and negatives at each distinct score.
 
     ``apart`` says whether positives and negatives are two samples: their numbers do not matter.
+    Where they do, ``restated`` has the note at a prevalence and the expression over weighted rows.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Ranking(NamedTuple):
     note: Callable[[Any], Any]
     expression: Callable[[Any], Any]
     apart: bool
+    restated: tuple[Callable[[float, Any], Any], Callable[[Any], Any]] | None = None
 
 
 class Contest(NamedTuple):
@@ -48,6 +50,15 @@ class Contest(NamedTuple):
     positive: tuple[int, ...]
     negative: tuple[tuple[int, ...], ...]
     weight: tuple[int, ...] = ()
+
+
+class Setting(NamedTuple):
+    """What the metrics of a set of classes have in common."""
+
+    ranking: Ranking
+    target: Source
+    scores: Mapping[Any, Source]
+    shares: tuple[float, ...] = ()
 
 
 def _contests(average: Average, multi_class: MultiClass, size: int) -> tuple[Contest, ...]:
@@ -167,19 +178,25 @@ def _average_gradient(
     return {f"y{k}": slope for k, slope in enumerate(slopes)}
 
 
-def _expression(
-    ranking: Ranking, contests: Sequence[Contest], columns: Sequence[str], c: Any
-) -> pl.Expr:
+def _expression(setting: Setting, contests: Sequence[Contest], c: Any) -> pl.Expr:
     """The average over the contests that are defined."""
+    ranking, shares = setting.ranking, setting.shares
+    counts = [(c.y == k).sum() for k in range(len(setting.scores))]
+    finish, row = ranking.expression, pl.lit(1.0)
+    if shares and ranking.restated:
+        finish = ranking.restated[1]
+        row = pl.sum_horizontal((c.y == k) * (share / counts[k]) for k, share in enumerate(shares))
     values, weights = [], []
     for contest in contests:
-        labels, scores = [], []
+        parts: dict[str, list[pl.Expr]] = {"y": [], "s": [], "w": []}
         for k, others in zip(contest.positive, contest.negative, strict=True):
             playing = _is_one_of(c.y, (k, *others))
-            labels.append((c.y == k).cast(pl.Float64).filter(playing))
-            scores.append(getattr(c, columns[k]).filter(playing))
-        value = ranking.expression(Sums({"y": _joined(labels), "s": _joined(scores)}))
-        weight = _is_one_of(c.y, contest.weight).sum() if contest.weight else pl.lit(1.0)
+            parts["y"].append((c.y == k).cast(pl.Float64).filter(playing))
+            parts["s"].append(getattr(c, f"s{k}").filter(playing))
+            parts["w"].append(row.filter(playing) if shares else row)
+        value = finish(Sums({name: _joined(part) for name, part in parts.items()}))
+        amounts = shares or counts
+        weight = sum((amounts[k] for k in contest.weight), 0.0 if contest.weight else 1.0)
         values.append(pl.when(value.is_finite()).then(value * weight))
         weights.append(pl.when(value.is_finite()).then(weight))
     return pl.sum_horizontal(values) / pl.sum_horizontal(weights)
@@ -242,31 +259,41 @@ def _left_out(classes: Sequence[Any], s: Any) -> str:
     return f"without rows, left out: {listing(absent)}" if absent else ""
 
 
-def _note(ranking: Ranking, classes: Sequence[Any], s: Any) -> str:
+def _note(setting: Setting, s: Any) -> str:
     """What there is to say of the rarest class, and which are left out."""
+    classes = list(setting.scores)
     totals = [float(np.sum(count)) for count in _counts(len(classes), s)]
     there = [k for k, count in enumerate(totals) if count]
     texts = []
     if there:
-        rarest = min(there, key=totals.__getitem__)
-        sides = {"pos": totals[rarest], "neg": sum(totals) - totals[rarest]}
-        whole = {"n": np.sum(s.n), "rows": np.sum(s.rows)}
-        text = ranking.note(Sums({name: np.array([x]) for name, x in {**sides, **whole}.items()}))
+        rarest = min(there, key=(setting.shares or totals).__getitem__)
+        text = _note_of(setting, rarest, s)
         texts.append(f"class {classes[rarest]!r}: {text}" if text else "")
     return "; ".join(filter(None, (*texts, _left_out(classes, s))))
 
 
+def _note_of(setting: Setting, k: int, s: Any) -> str:
+    """What there is to say of one class against the rest."""
+    ranking, shares = setting.ranking, setting.shares
+    totals = [float(np.sum(count)) for count in _counts(len(setting.scores), s)]
+    found = {"pos": totals[k], "neg": sum(totals) - totals[k], "n": np.sum(s.n)}
+    note = ranking.note
+    if shares and ranking.restated:
+        note = partial(ranking.restated[0], shares[k])
+        others = [
+            (share, n) for j, (share, n) in enumerate(zip(shares, totals, strict=True)) if j != k
+        ]
+        # Negatives of unequal weight are worth fewer (Kish 1965).
+        found["neg"] = (1 - shares[k]) ** 2 / sum(
+            share**2 / n if n else np.inf for share, n in others
+        )
+    sums = Sums({name: np.array([x]) for name, x in {**found, "rows": np.sum(s.rows)}.items()})
+    text: str = note(sums)
+    return text
+
+
 def _names(classes: Sequence[Any], _: Any) -> Sequence[Any]:
     return classes
-
-
-class Setting(NamedTuple):
-    """What the metrics of a set of classes have in common."""
-
-    ranking: Ranking
-    target: Source
-    scores: Mapping[Any, Source]
-    shares: tuple[float, ...] = ()
 
 
 def _metric(name: str, setting: Setting, contests: Sequence[Contest], **options: Any) -> Metric:
@@ -281,7 +308,6 @@ def _metric(name: str, setting: Setting, contests: Sequence[Contest], **options:
         gradient = partial(_gradient_at_shares, gradient, setting.shares)
         unrepresented = {"a class without rows": partial(_unrepresented, size)}
         options["undefined"] = {**options.get("undefined", {}), **unrepresented}
-        options["expression"] = None
     return Metric(
         name,
         {"y": member(setting.target, classes), **columns},
@@ -306,7 +332,7 @@ def _of_class(setting: Setting, value: Any) -> Metric:
         reason: partial(_of_contest, holds, contest, size)
         for reason, holds in ranking.undefined.items()
     }
-    note = partial(_of_contest, ranking.note, contest, size)
+    note = partial(_note_of, setting, contest.positive[0])
     return _metric(ranking.name, setting, [contest], undefined=undefined, note=note)
 
 
@@ -358,6 +384,6 @@ def averaged_ranking(
         setting,
         contests,
         undefined={"one class only": partial(_one_class, size)},
-        note=partial(_note, ranking, tuple(scores)),
-        expression=partial(_expression, ranking, contests, [f"s{k}" for k in range(size)]),
+        note=partial(_note, setting),
+        expression=partial(_expression, setting, contests),
     )

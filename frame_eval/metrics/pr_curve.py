@@ -98,10 +98,16 @@ def _ap_at_gradient(prevalence: float, s: Any) -> Any:
     return found
 
 
+def _weighted_expression(c: Any) -> Any:
+    """The mean over positives, of rows with weights."""
+    weight = c.y * c.w
+    return (weight * from_top(weight, c.s) / from_top(c.w, c.s)).sum() / weight.sum()
+
+
 def _ap_at_expression(prevalence: float, c: Any) -> Any:
-    hits = from_top(c.y, c.s) / c.y.sum() * prevalence
-    alarms = from_top(1 - c.y, c.s) / (1 - c.y).sum() * (1 - prevalence)
-    return (hits / (hits + alarms)).filter(c.y == 1).mean()
+    of_positives, of_negatives = prevalence / c.y.sum(), (1 - prevalence) / (1 - c.y).sum()
+    weight = c.y * of_positives + (1 - c.y) * of_negatives
+    return _weighted_expression(Sums({"y": c.y, "s": c.s, "w": weight}))
 
 
 def _ap_note(s: Any) -> Any:
@@ -126,7 +132,14 @@ def _ap_expression(c: Any) -> Any:
 
 
 AP = Ranking(
-    "average_precision", _ap, _ap_gradient, NO_POSITIVES, _ap_note, _ap_expression, apart=False
+    "average_precision",
+    _ap,
+    _ap_gradient,
+    NO_POSITIVES,
+    _ap_note,
+    _ap_expression,
+    apart=False,
+    restated=(_ap_at_note, _weighted_expression),
 )
 
 

@@ -97,6 +97,8 @@ def bootstrap(
     check_names((*chosen.shown, *roles.system), COLUMNS)
     found = measure(frame, metrics, chosen, roles, missing, moments=False, alike=True)
     groups = [np.flatnonzero(one.there) for one in found.metrics]
+    if not any(map(len, groups)):
+        raise EvalError("no slice has rows: there is nothing to draw")
     kinds = [
         kinds_of(
             one.metric,

@@ -241,7 +241,7 @@ def _units(table: Table) -> tuple[Table, Any]:
     """The units without their cells, and where each row of the (sorted) table is among them."""
     key = packed(table.keys[:3])
     return replace(table, cells=(), classes=()).merged(), np.cumsum(
-        np.diff(key, prepend=key[0]) > 0
+        np.diff(key, prepend=key[:1]) > 0
     )
 
 

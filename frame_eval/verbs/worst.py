@@ -212,6 +212,8 @@ class _Worst:
             if self.overall is not None:
                 groups = groups[groups // systems != self.overall]
             blocks += self._of_system(groups, system)
+        if not blocks:
+            raise EvalError("no slice has rows: none is the worst")
         rows = joined(
             [{**block, "class": np.full(len(block["n"]), None)} for block in blocks], WHOLE
         )

@@ -120,6 +120,54 @@ def test_an_expression_has_the_value_of_nothing(zero):
     assert found[1:] == [1.0, None]
 
 
+ASKED = {
+    "some": {"labels": ["ant", "cat"]},
+    "of which one never occurs": {"labels": ["ant", "elk"]},
+    "with a value for nothing": {"labels": ["ant", "elk"], "zero_division": 1},
+    "all, with a value for nothing": {"zero_division": 0},
+}
+
+
+@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
+@pytest.mark.parametrize("family", [fe.precision, fe.recall, fe.specificity, fe.f1, fe.jaccard])
+def test_an_average_over_chosen_classes_as_an_expression(family, average, options):
+    for table in ("words", "unpredicted class", "alien prediction"):
+        frame = TABLES[table][1].with_columns(g=pl.int_range(pl.len()) % 4)
+        metric = family("y", "p", average=average, **options)
+        found = frame.group_by("g").agg(metric.expr()).sort("g")[metric.name]
+        expected = frame.eval.summary(metric, by="g")["estimate"]
+        assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1e-13, equal_nan=True)
+
+
+@pytest.mark.parametrize("average", ["macro", "weighted"])
+def test_rare_classes_are_left_out_of_expressions_too(average):
+    frame = TABLES["words"][1]
+    counts = sorted(frame["y"].value_counts()["count"])
+    for least in (1, counts[-2], counts[-1]):
+        metric = fe.f1("y", "p", average=average, min_support=least)
+        expected = frame.eval.summary(metric)["estimate"].item()
+        assert frame.select(metric.expr()).item() == pytest.approx(expected, rel=1e-13)
+    none = fe.f1("y", "p", average=average, min_support=counts[-1] + 1)
+    assert frame.select(none.expr()).item() is None
+
+
+def test_expressions_know_the_order_of_grades_and_raise_for_others():
+    frame = pl.DataFrame(
+        {"y": ["low", "mid", "top", "low", "top"], "p": ["low", "top", "mid", "mid", "top"]}
+    )
+    for weights in ("linear", "quadratic"):
+        metric = fe.cohen_kappa("y", "p", weights=weights, labels=["low", "mid", "top"])
+        expected = frame.eval.summary(metric)["estimate"].item()
+        assert frame.select(metric.expr()).item() == pytest.approx(expected, rel=1e-14)
+        few = fe.cohen_kappa("y", "p", weights=weights, labels=["low", "mid"])
+        with pytest.raises(pl.exceptions.InvalidOperationError, match="incomplete mapping"):
+            frame.select(few.expr())
+    costs = fe.expected_cost("y", "p", {("low", "mid"): 1, ("mid", "low"): 2})
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="incomplete mapping"):
+        frame.select(costs.expr())
+
+
 @pytest.mark.parametrize("labels", [[1], [True], [1.0]])
 @pytest.mark.parametrize("dtype", [pl.Int8, pl.Float64, pl.Boolean])
 def test_numeric_labels_are_numbers(labels, dtype):

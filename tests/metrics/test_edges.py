@@ -76,6 +76,21 @@ def test_curves_without_a_row():
             ask()
 
 
+@pytest.mark.parametrize("roles", [{}, {"cluster": "c"}], ids=str)
+def test_questions_about_no_row(roles):
+    none = fe.where(none=fe.col("x") < 0)
+    for ask in (
+        lambda: FRAME.eval.worst(fe.rate("ok"), by=none, **roles),
+        lambda: FRAME.eval.bootstrap(fe.rate("ok"), by=none, **roles),
+    ):
+        with pytest.raises(fe.EvalError, match="no slice has rows"):
+            ask()
+    for normalize in ("truth", "pred", "all"):
+        found = FRAME.eval.confusion("y", "p", by=none, normalize=normalize, **roles)
+        assert found["n"].sum() == 0
+        assert found["share"].null_count() == found.height > 0
+
+
 def test_a_capacity_counted_by_numpy():
     found = fe.precision_at_k("y", "s", np.int64(3))
     assert found.name == "precision@3"

@@ -362,6 +362,10 @@ def test_labels_outside_the_classes():
         *(fe.roc_auc("y", SCORES, average=a) for a in ("macro", "weighted", "micro")),
         *(fe.roc_auc("y", SCORES, average=a, multi_class="ovo") for a in ("macro", "weighted")),
         *(fe.average_precision("y", SCORES, average=a) for a in ("macro", "weighted", "micro")),
+        *(
+            fe.average_precision("y", SCORES, average=a, at_prevalence=SHARES)
+            for a in ("macro", "weighted", "micro")
+        ),
     ],
     ids=lambda metric: metric.name,
 )
@@ -373,6 +377,26 @@ def test_the_expression_is_the_estimate(metric, name):
     assert_allclose(
         table.select(metric.expr()).item(), table.eval.summary(metric)["estimate"].item()
     )
+
+
+def test_the_note_warns_of_a_class_that_is_rarer_elsewhere():
+    """Binary of two classes; of more, negatives of unequal weight are worth fewer (Kish 1965)."""
+    rows = pl.DataFrame({"y": ["a"] * 60 + ["b"] * 300 + ["c"] * 100}).with_row_index("s")
+    scores = {"a": "s", "b": "s", "c": "s"}
+    shares = {"a": 0.02, "b": 0.49, "c": 0.49}
+    worth = 0.98**2 / (0.49**2 / 300 + 0.49**2 / 100) * 0.02 / 0.98
+    said = f"negatives as for {worth:.3g} positives: biased upwards, errors too short"
+    macro = fe.average_precision("y", scores, at_prevalence=shares)
+    assert rows.eval.summary(macro)["note"].item() == f"class 'a': prevalence 0.13; {said}"
+    each = fe.average_precision("y", scores, average=None, at_prevalence=shares)
+    notes = dict(rows.eval.summary(each).select("class", "note").rows())
+    assert said in notes["a"]
+    two = rows.filter(pl.col("y") != "c").with_columns(z=-pl.col("s").cast(pl.Int64))
+    shares = {"a": 0.02, "b": 0.98}
+    several = fe.average_precision("y", {"a": "s", "b": "z"}, average=None, at_prevalence=shares)
+    single = fe.average_precision("y", "s", positive="a", at_prevalence=0.02)
+    note = two.eval.summary(several).filter(pl.col("class") == "a")["note"].item()
+    assert note == two.eval.summary(single)["note"].item()
 
 
 def test_a_row_per_class_is_no_expression():
