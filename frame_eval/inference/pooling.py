@@ -14,6 +14,7 @@ from frame_eval.table import Floats
 _STEPS = 60  # at most: about ten
 _SECTIONS = 32  # golden ones: the maximum to 13 digits, as its error is that of the place squared
 _CLOSE = 1e-13
+_TINY = 1e-300
 _GOLDEN = (np.sqrt(5) - 1) / 2
 
 
@@ -144,13 +145,20 @@ def cva(m2: ArrayLike, level: float = 0.95, kurtosis: float = np.inf) -> Floats:
     """
     given = np.asarray(m2, np.float64)
     m2 = np.where(np.isnan(given), 0.0, given)
+    tail = (1 - level) / 2
+
+    def beyond(c: Floats) -> Floats:
+        # As a normal quantile, in which the non-coverage of c is nearly straight.
+        missed = np.maximum(_worst(m2, c, kurtosis) / 2, _TINY)
+        return np.asarray(scipy.special.ndtri(missed) - scipy.special.ndtri(tail))
+
     # P(|Z + b| > c) <= (1 + m2) / c^2, by Chebyshev.
     a, b = np.zeros_like(m2), np.sqrt((1 + m2) / (1 - level))
-    of_a, of_b = (_worst(m2, c, kurtosis) - (1 - level) for c in (a, b))
+    of_a, of_b = beyond(a), beyond(b)
     # The secant, with the weight of an end that stays halved (Illinois).
     for _ in range(_STEPS):
         x = np.where(of_a == of_b, b, b - of_b * (b - a) / np.where(of_a == of_b, 1, of_b - of_a))
-        of_x = _worst(m2, x, kurtosis) - (1 - level)
+        of_x = beyond(x)
         crossed = (of_x > 0) != (of_b > 0)
         a, of_a = np.where(crossed, b, a), np.where(crossed, of_b, of_a / 2)
         b, of_b = x, of_x

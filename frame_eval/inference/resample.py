@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ _BLOCK = 2**19  # weights that are held at once, by each thread
 _CACHED = 2**16  # units that are drawn one by one at once
 _MOST = 8  # threads that are worth their memory
 _BINOMIAL = 6  # how much longer a binomial count takes than one of a table, in units
+_WIDEST = 2**19  # the variance of a binomial count whose law is worth a table
 _BASE = 16  # of the digits by which many units of a kind are drawn
 _SPARE = 1.5  # standard deviations by which independent counts fall short of the units
 
@@ -91,9 +93,30 @@ def _from_each(counts: Ints, strata: Ints) -> Draw:
 def _from_all(counts: Ints) -> Draw:
     """Draws from all units, by whichever way is faster for so many kinds of so many."""
     total = int(counts.sum())
+    if len(counts) == 2 and math.prod(counts.tolist()) < _WIDEST * total:
+        return _of_two(counts)
     if (_BINOMIAL * len(counts)) ** 2 > total:
         return _by_poisson(counts)
     return lambda rows, generator: generator.multinomial(total, counts / total, rows)
+
+
+def _of_two(counts: Ints) -> Draw:
+    """Draws of two kinds: the binomial count of the first, by 16 random bits."""
+    total = int(counts.sum())
+    first, law = _binomial(total, int(counts[0]) / total)
+    small = np.min_scalar_type(total + 1)
+    table = _table(first, law, small)
+
+    def draw(rows: int, generator: np.random.Generator) -> Array:
+        code = _words(rows // 4 + 1, generator).view(np.uint16)[:rows]
+        drawn = table.take(code)
+        # The few codes that straddle two counts take more bits.
+        torn = np.flatnonzero(drawn == np.iinfo(small).max)
+        exact = (code[torn] + generator.random(len(torn))) / 2**16
+        drawn[torn] = first + np.minimum(np.searchsorted(law, exact, "right"), len(law) - 1)
+        return np.stack([drawn, total - drawn], -1)
+
+    return draw
 
 
 def _by_poisson(counts: Ints) -> Draw:
@@ -185,14 +208,29 @@ def _most(mean: float) -> int:
 
 @lru_cache(maxsize=1024)
 def _poisson(mean: float, dtype: np.dtype[Any]) -> tuple[int, Floats, Array]:
-    """The smallest count, the law from there on, and the count of every code of 16 bits.
-
-    A code that does not say which of two counts it is has the highest value of the type.
-    """
+    """The smallest count, the law from there on, and the count of every code of 16 bits."""
     counts = np.arange(max(0, int(mean - 12 * np.sqrt(mean))), _most(mean))
     law: Floats = np.asarray(scipy.special.pdtr(counts, mean), float)
+    return int(counts[0]), law, _table(int(counts[0]), law, dtype)
+
+
+def _binomial(total: int, share: float) -> tuple[int, Floats]:
+    """The smallest count, and the law from there on: by the ratios of neighbours from the mode."""
+    mode, reach = int(total * share), 30 + int(12 * np.sqrt(total * share * (1 - share)))
+    up = np.arange(mode + 1, min(mode + reach, total) + 1)
+    down = np.arange(mode, max(mode - reach, 0), -1)
+    odds = share / (1 - share)
+    above = np.cumprod((total - up + 1) / up * odds)
+    below = np.cumprod(down / (total - down + 1) / odds)
+    law = np.cumsum(np.concatenate([below[::-1], [1.0], above]))
+    return mode - len(down), law / law[-1]
+
+
+def _table(first: int, law: Floats, dtype: np.dtype[Any]) -> Array:
+    """The count of every code of 16 bits; the highest of the type where it does not say which."""
     edges = law * 2**16
     codes = np.ceil(edges).astype(np.int64)
-    table = np.repeat(counts.astype(dtype), codes - np.append(0, codes[:-1]))
+    counts = np.arange(first, first + len(law)).astype(dtype)
+    table = np.repeat(counts, np.diff(codes, prepend=0))
     table[edges[edges < 2**16].astype(np.int64)] = np.iinfo(dtype).max
-    return int(counts[0]), law, table
+    return table

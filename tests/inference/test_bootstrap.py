@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 import frame_eval as fe
 from frame_eval.inference import resample
-from frame_eval.inference.resample import Draws, coins
+from frame_eval.inference.resample import Draws, _binomial, coins
 from frame_eval.inference.urns import Kinds, urn
 
 KINDS = ("percentile", "basic", "bca", "studentized")
@@ -53,6 +53,16 @@ def two_systems(n=250, clusters=40, seed=0, shift=0.3):
 
 
 @pytest.mark.parametrize(
+    ("total", "share"), [(2, 0.5), (30, 0.9), (10_000, 0.7), (2_000_000, 1e-6), (10**6, 0.3)]
+)
+def test_the_law_of_two_kinds_is_the_binomial_one(total, share):
+    first, law = _binomial(total, share)
+    counts = np.arange(first, first + len(law))
+    assert_allclose(law, stats.binom(total, share).cdf(counts), rtol=1e-10, atol=1e-13)
+    assert stats.binom(total, share).cdf(first - 1) < 1e-30
+
+
+@pytest.mark.parametrize(
     "counts",
     [
         [3, 4, 20],
@@ -62,8 +72,22 @@ def two_systems(n=250, clusters=40, seed=0, shift=0.3):
         [1000, 2000, 500],
         [*range(1, 61)],
         [*range(50, 250)],
+        [1, 1],
+        [7000, 3000],
+        [2, 200_000],
     ],
-    ids=["kinds", "few", "many", "some-alike", "two-thousand", "all-sizes", "many-of-many"],
+    ids=[
+        "kinds",
+        "few",
+        "many",
+        "some-alike",
+        "two-thousand",
+        "all-sizes",
+        "many-of-many",
+        "a-pair",
+        "a-rate",
+        "a-rare-one",
+    ],
 )
 def test_weights_are_multinomial(counts):
     counts, resamples = np.array(counts), 4000
