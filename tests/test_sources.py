@@ -104,11 +104,16 @@ def test_conditions_leave_partitions_unread(source, tmp_path, monkeypatch) -> No
     frame = SOURCES[source](tmp_path)
     plans = []
 
-    def explained(asked):
-        plans.append(nw.to_native(asked, pass_through=True).explain())
-        return collect(asked)
+    def explained(read):
+        def reading(asked, **how):
+            plans.append(nw.to_native(asked, pass_through=True).explain())
+            return read(asked, **how)
 
-    monkeypatch.setattr(engines, "collect", explained)
+        return reading
+
+    monkeypatch.setattr(engines, "collect", explained(collect))
+    batches = explained(pl.LazyFrame.collect_batches)
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", batches)
     rule = fe.rule(fe.rate("ok"), min=0.1, where=fe.col("year") == 2025)
     report = fe.of(frame).guard(rule, by="label")
     assert report["n"].sum() == ROWS // 2

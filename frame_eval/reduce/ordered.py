@@ -24,6 +24,7 @@ from frame_eval.table import Floats, Ints, Part, Ranked, Units, joined
 from frame_eval.threads import spread_out
 
 _ZERO_ONE = {"flag", "label", "equal"}
+_FEW = 1 << 19  # rows that are read before streams of them are set up
 _MOST_BITS = 8  # inputs of 0 and 1 that have a bit each in the key
 
 
@@ -36,8 +37,11 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
     columns = [*prepared.groups, *prepared.units.values(), *prepared.examples.values()]
     if prepared.weight is not None:
         columns.append(prepared.weight)
-    made = [_narrow(prepared, alias) for alias in others]
-    rows = collect(prepared.frame.select(*dict.fromkeys(columns), score, *made))
+    words: Any = pl if prepared.is_polars else nw
+    made = [_narrow(prepared, alias, words) for alias in others]
+    source = prepared.native if words is pl else prepared.frame
+    few = prepared.rows is not None and prepared.rows <= _FEW
+    rows = collect(source.select(*dict.fromkeys(columns), score, *made), long=few)
     if not rows.height:
         raise EvalError("the frame is empty: there is no row to evaluate")
     bad = flags(prepared, metrics, missing, pl)
@@ -62,7 +66,7 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
             group = group[~at] if len(group) == len(at) else group
     return Scored(
         frame,
-        rows.select(score, *others),
+        rows[[score, *others]],
         score,
         others if binary and prepared.weight is None else None,
         group,
@@ -73,14 +77,13 @@ def scored(prepared: Prepared, metrics: Mapping[int, Metric], missing: str) -> S
     )
 
 
-def _narrow(prepared: Prepared, alias: str) -> Any:
+def _narrow(prepared: Prepared, alias: str, words: Any) -> Any:
     """A column that can only be 0 or 1 as a byte."""
-    given, _, dtype = prepared.read[alias]
-    zero_one = given.kind in _ZERO_ONE and given.invalid(nw.col(alias), dtype) is None
-    if given.small or not zero_one:
-        return nw.col(alias)
+    (given, _, dtype), column = prepared.read[alias], words.col(alias)
+    if given.small or given.kind not in _ZERO_ONE or given.invalid(column, dtype) is not None:
+        return column
     # By way of a boolean, which is faster than to see whether each number fits.
-    return (nw.col(alias) != 0).cast(nw.Int8).alias(alias)
+    return (column != 0).cast(words.Int8).alias(alias)
 
 
 def _filled(prepared: Prepared, rows: pl.DataFrame, metric: Metric) -> pl.DataFrame:
