@@ -385,7 +385,6 @@ WORKS = (
             named,
             partial(_bootstrap_rate, peer, rows),
             most=most,
-            rounds=50,
             peer_rounds=1,
             # The peers take minutes for more rows.
             peaks=("ours", "theirs") if rows <= 100_000 else ("ours",),
@@ -412,7 +411,7 @@ WORKS = (
         "numpy drawing prepared cluster sums",
         partial(_bootstrap_pair, False, False),
         most=1 / 80,
-        rounds=3,
+        rounds=10,
         peer_rounds=1,
     ),
     Work(
@@ -421,7 +420,7 @@ WORKS = (
         "numpy drawing prepared cluster sums",
         partial(_bootstrap_pair, False, True),
         most=1 / 80,
-        rounds=3,
+        rounds=10,
         peer_rounds=1,
     ),
     Work(
