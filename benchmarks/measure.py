@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+_WHILE = 0.02  # seconds
 
 
 class Seconds(float):
@@ -68,11 +71,16 @@ class Measured:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """The result of a call, and how long it took."""
-    start = time.perf_counter()
-    result = call()
-    taken = time.perf_counter() - start
-    return result, float(result) if isinstance(result, Seconds) else taken
+    """The result of a call, and how long it took: the fastest of as many as fit into a while."""
+    fastest, spent = math.inf, 0.0
+    while spent < _WHILE:
+        start = time.perf_counter()
+        result = call()
+        taken = time.perf_counter() - start
+        if isinstance(result, Seconds):
+            return result, float(result)
+        fastest, spent = min(fastest, taken), spent + taken
+    return result, fastest
 
 
 def measured(work: Work, short: bool) -> Measured:

@@ -29,10 +29,11 @@ ABOUT = """\
 
 Made by `make bench`: {machine}. Both sides of a work take turns in one run on the same data and
 estimates are compared where both have them (not errors; small and import: none).
-Times are those of the fastest round, ratios ours / peer below 1 mean that frame_eval is faster,
-"rounds" is the range of the ratio. Memory is the peak of resident memory over what the data takes,
-in a process of its own, of ours and of the peer (where that does not take minutes). The machine is
-shared: ratios under 1.3 are noise. Works of many seconds run once.
+Calls of a few milliseconds, of either side, are repeated for 20 ms in a round. Times are those of
+the fastest calls, ratios ours / peer below 1 mean that frame_eval is faster, "rounds" is the range
+of the ratio. Memory is the peak of resident memory over what the data takes, in a process of its
+own, of ours and of the peer (where that does not take minutes). The machine is shared: ratios under
+1.3 are noise. Works of many seconds run once.
 
 [coverage.md](coverage.md) says how often the intervals hold the truth, beside the usual ones.
 

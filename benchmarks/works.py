@@ -411,7 +411,7 @@ WORKS = (
         "numpy drawing prepared cluster sums",
         partial(_bootstrap_pair, False, False),
         most=1 / 80,
-        rounds=3,
+        rounds=10,
         peer_rounds=1,
     ),
     Work(
@@ -420,7 +420,7 @@ WORKS = (
         "numpy drawing prepared cluster sums",
         partial(_bootstrap_pair, False, True),
         most=1 / 80,
-        rounds=3,
+        rounds=10,
         peer_rounds=1,
     ),
     Work(
