@@ -136,7 +136,7 @@ class _Decimals(Score):
             fitting = fits(values[slice(0, 64)], scales[:, None])[1].all(axis=1)
             if not fitting.any():
                 return None
-            scale = scales[fitting.argmax()]
+            scale = float(scales[fitting.argmax()])
 
             def of_block(part: slice) -> tuple[bool, float, float]:
                 whole, there = fits(values[part], scale)
