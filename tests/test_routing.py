@@ -129,3 +129,12 @@ def test_many_thresholds_are_thinned():
 def test_bad_input(options, message):
     with pytest.raises(fe.EvalError, match=message):
         FRAME.eval.routing("ok", "confidence", **options)
+
+
+def test_all_rows_handed_on_are_exactly_the_fallback():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"ok": rng.random(300) < 0.5, "sure": rng.random(300)})
+    row = frame.eval.routing("ok", "sure", fallback=0.95, cost=1, fallback_cost=5).row(
+        0, named=True
+    )
+    assert (row["handed_on"], row["accuracy"], row["cost"]) == (1.0, 0.95, 6.0)

@@ -385,11 +385,13 @@ def routed(
     f = Flagged.of(sums, counted=counted).thinned(points)
     kept, whole = f.tp + f.fp, f.tp[-1] + f.fp[-1]
 
-    def by_cell(name: str) -> Floats:
-        return sums.n * fixed[name] if name in fixed else getattr(sums, name)  # type: ignore[no-any-return]
+    def paid(name: str) -> Any:
+        return fixed[name] * whole if name in fixed else getattr(sums, name).sum()
 
-    def handed_on(name: str) -> Floats:
-        return np.concatenate([[0.0], np.cumsum(by_cell(name))])[::-1][f.at]
+    def handed_on(name: str) -> Any:
+        if name in fixed:
+            return fixed[name] * (whole - kept)
+        return np.concatenate([[0.0], np.cumsum(getattr(sums, name))])[::-1][f.at]
 
     with np.errstate(divide="ignore", invalid="ignore"):
         accuracy, among_kept = (f.tp + handed_on("other")) / whole, f.tp / kept
@@ -409,7 +411,7 @@ def routed(
         "accuracy_low": low,
         "accuracy_high": high,
         "accuracy_kept": among_kept,
-        "cost": (by_cell("cost").sum() + handed_on("extra")) / whole,
+        "cost": (paid("cost") + handed_on("extra")) / whole,
         "n": f.n,
     }
 
