@@ -120,18 +120,30 @@ def test_nothing_flagged_has_no_precision():
 def test_trials_of_an_example_are_a_cluster():
     both = pl.concat([TEST.with_columns(trial=t) for t in (1, 2)])
     both = both.with_columns(id=pl.int_range(pl.len()) % TEST.height)
-    once = TEST.eval.operating_point("y", "s", 0.2)
-    twice = both.eval.operating_point("y", "s", 0.2, example="id", trial="trial")
-    wide = [column for column in once.columns if column.endswith(("_low", "_high"))]
-    assert twice["tp"].item() == 2 * once["tp"].item()
-    # Copies of rows bring nothing: the effective number is that of the examples, less n / (n - 1).
-    assert_allclose(twice.select(wide).row(0), once.select(wide).row(0), rtol=0.01)
-    for kind in ("roc", "threshold"):
-        ours, plain = (
-            frame.eval.curve(kind, "y", "s", **roles)
-            for frame, roles in ((both, {"example": "id", "trial": "trial"}), (TEST, {}))
-        )
-        assert_allclose(ours["fpr_high"], plain["fpr_high"], rtol=0.03)
+    roles, cluster = {"example": "id", "trial": "trial"}, {"cluster": "id"}
+    for ask in (
+        lambda **of: both.eval.operating_point("y", "s", 0.2, **of),
+        lambda **of: both.eval.curve("roc", "y", "s", **of),
+        lambda **of: both.eval.curve("reliability", "y", pl.col("s").tanh().abs(), **of),
+        lambda **of: both.eval.routing("y", "s", fallback="y", **of),
+    ):
+        assert_frame_equal(ask(**roles), ask(**cluster))
+        assert not ask(**roles).equals(ask())
+        assert_frame_equal(ask(**roles, cluster="doc"), ask(cluster="doc"))
+
+
+def test_prevalence_stands_beside_recall_and_precision():
+    expected = TEST.group_by("lang").agg(pl.col("y").mean()).sort("lang")["y"]
+    tables = (
+        TEST.eval.operating_point("y", "s", 0.2, by="lang"),
+        TEST.eval.best_threshold("y", "s", fbeta=1, by="lang"),
+        *(TEST.eval.curve(kind, "y", "s", by="lang") for kind in ("pr", "threshold")),
+    )
+    for table in tables:
+        found = table.group_by("lang").agg(pl.col("prevalence").unique()).sort("lang")
+        assert_allclose(found["prevalence"].explode(), expected, rtol=1e-12)
+    restated = TEST.eval.curve("pr", "y", "s", at_prevalence=0.01)["prevalence"]
+    assert_allclose(restated, 0.01, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -296,9 +296,12 @@ def _det(f: Flagged, level: float) -> dict[str, Floats]:
 
 
 def _pr(f: Flagged, level: float) -> dict[str, Floats]:
+    with np.errstate(invalid="ignore"):
+        prevalence = f.tp[-1] / (f.tp[-1] + f.fp[-1])
     return {
         **f.rate("recall", _tp, _pos, level),
         **f.rate("precision", _tp, _flagged, level),
+        "prevalence": np.full(len(f.tp), prevalence),
     }
 
 
@@ -365,6 +368,14 @@ def points_of(kind: str, flagged: Flagged, points: int | None, level: float) -> 
     if kind in WITHOUT_NOTHING:
         thinned = thinned.take(slice(1, None))
     return {"threshold": thinned.threshold, **CURVES[kind](thinned, level), "n": thinned.n}
+
+
+def point_of(flagged: Flagged, at: int, level: float) -> dict[str, float]:
+    """What one of the thresholds does, as a row of the threshold curve; ``n`` are all rows."""
+    # The last point is that of all rows, which rates are taken of.
+    columns = points_of("threshold", flagged.take([at, -1]), None, level)
+    point = {name: float(values[0]) for name, values in columns.items()}
+    return {**point, "n": float(flagged.n[-1])}
 
 
 def routed(

@@ -26,8 +26,7 @@ from frame_eval.inference.margins import Limits
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.resampled import (
     Resampling,
-    by_bootstrap,
-    by_permutation,
+    by_draws,
     by_wilcoxon,
     by_wild,
 )
@@ -94,8 +93,7 @@ def paired(
                 size = int(units[0].max(initial=0)) + 1
                 strata = strata_of(units[0], first.strata[first.unit], size)
             how = Resampling(units, strata, grouped, level, draws, scale)
-            by = by_permutation if method == "permutation" else by_bootstrap
-            result = by(result, metric, sides, method, how)
+            result = by_draws(result, metric, sides, method, how)
         elif method == "wild":
             result = by_wild(result, joint, grouped, draws)
         elif method == "wilcoxon":
@@ -469,8 +467,7 @@ def unpaired(
                 if side.table.strata is not None:
                     strata[unit] += 2 * side.table.strata[side.table.unit]
             how = Resampling(units, strata, grouped, level, draws, scale, paired=False)
-            by = by_permutation if method == "permutation" else by_bootstrap
-            result = by(result, metric, sides, method, how)
+            result = by_draws(result, metric, sides, method, how)
     return tested(metric, method, _of_strata(a, result))
 
 

@@ -57,7 +57,16 @@ class Resampling:
         return interleaved(*concurrently(tasks, len(self.units[0])))
 
 
-def by_bootstrap(
+def by_draws(
+    result: Difference, metric: Metric, sides: Sides, method: Any, resampling: Resampling
+) -> Difference:
+    """The difference by the method that draws: a permutation test, or a kind of bootstrap."""
+    if method == "permutation":
+        return _by_permutation(result, metric, sides, resampling)
+    return _by_bootstrap(result, metric, sides, method, resampling)
+
+
+def _by_bootstrap(
     result: Difference, metric: Metric, sides: Sides, kind: Any, resampling: Resampling
 ) -> Difference:
     """The difference by resampling the units of both systems: the same ones if they are paired."""
@@ -83,8 +92,8 @@ def by_bootstrap(
     )
 
 
-def by_permutation(
-    result: Difference, metric: Metric, sides: Sides, _: Any, resampling: Resampling
+def _by_permutation(
+    result: Difference, metric: Metric, sides: Sides, resampling: Resampling
 ) -> Difference:
     """The p-value by exchanging systems within units; or, unpaired, units between systems."""
     kinds = resampling.kinds(metric, sides)

@@ -22,7 +22,7 @@ from frame_eval.inference.linear import (
 )
 from frame_eval.inference.paired import BINARY, RESAMPLING, WITH_LIMITS, Method, analysed, tested
 from frame_eval.inference.resample import DRAWS, Draws
-from frame_eval.inference.resampled import Resampling, by_bootstrap, by_permutation, by_wild
+from frame_eval.inference.resampled import Resampling, by_draws, by_wild
 from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.table import COUNTED, Floats, Ints, Matched, Table
 
@@ -236,8 +236,7 @@ def summed(
         result = analysed(metric, joint, method, level, binary, counted)
         if method in RESAMPLING:
             how = Resampling([side.table.unit for side in of], None, grouped, level, draws, scale)
-            by = by_permutation if method == "permutation" else by_bootstrap
-            result = by(result, metric, of, method, how)
+            result = by_draws(result, metric, of, method, how)
         elif method == "wild":
             result = by_wild(result, joint, grouped, draws)
         return tested(metric, method, result)

@@ -73,10 +73,11 @@ def curve(
         A long table, as in :func:`summary`.
     kind
         ``"roc"``: ``fpr`` and ``tpr``, linear between points. ``"det"``: ``fpr`` and ``fnr``.
-        ``"pr"``: ``recall`` and ``precision``, a step function without an anchor at recall 0.
-        ``"threshold"``: the counts ``tp``, ``fp``, ``fn``, ``tn``, and ``recall``, ``precision``,
-        ``fpr``, ``accuracy``, ``f1``. ``"gain"``: ``share`` flagged, ``gain`` (the share of
-        positives among them) and ``lift``. ``"risk_coverage"``: ``coverage``, the share kept, and
+        ``"pr"``: ``recall`` and ``precision``, a step function without an anchor at recall 0, and
+        ``prevalence``, the share of positives. ``"threshold"``: the counts ``tp``, ``fp``, ``fn``,
+        ``tn``, and ``recall``, ``precision``, ``prevalence``, ``fpr``, ``accuracy``, ``f1``.
+        ``"gain"``: ``share`` flagged, ``gain`` (the share of positives among them) and ``lift``.
+        ``"risk_coverage"``: ``coverage``, the share kept, and
         ``risk``, the share of errors among it, for a label that says what is correct and a
         confidence as score. ``"abstention"``: the same with the shares of all rows that are
         ``correct``, ``wrong`` and ``abstained``, and ``accuracy`` among those kept.

@@ -13,11 +13,11 @@ import polars as pl
 from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError, listing
 from frame_eval.evaluation import verb
-from frame_eval.inference.curves import Flagged, points_of
+from frame_eval.inference.curves import Flagged, point_of
 from frame_eval.reduce import result_frame
 from frame_eval.slices import By
 from frame_eval.verbs.curve import at_thresholds, groups_of, roles_of_rows
-from frame_eval.verbs.results import with_keys
+from frame_eval.verbs.results import from_rows, with_keys
 from frame_eval.verbs.summary import check_level
 
 COUNTS = ("tp", "fp", "fn", "tn")
@@ -69,8 +69,8 @@ def operating_point(
     pandas.DataFrame or polars.DataFrame
         A row per slice and system: the keys, ``threshold``, the counts (with weights, their sums)
         ``tp``, ``fp``, ``fn`` and ``tn``, the rates ``recall``, ``precision``, ``fpr`` and
-        ``accuracy``, each with ``<rate>_low`` and ``<rate>_high``, ``f1``, ``prevalence`` (the
-        share of positives, with which precision moves), ``n`` (all rows) and ``note``. Undefined
+        ``accuracy``, each with ``<rate>_low`` and ``<rate>_high``, ``prevalence`` (the share of
+        positives, with which precision moves), ``f1``, ``n`` (all rows) and ``note``. Undefined
         is null: precision where nothing is flagged, recall without positives, everything where
         there is no threshold.
 
@@ -116,13 +116,7 @@ def operating_point(
     chosen = _thresholds(threshold, with_keys(pl.DataFrame({"__fe_group": code}), *of_groups))
     rows = [_row(at, point, level) for at, point in zip(chosen["threshold"], points, strict=True)]
     whole = (*COUNTS, "n") if weight is None else ("n",)
-    types = {name: pl.String if name == "note" else pl.Float64 for name in rows[0]}
-    result = (
-        pl.DataFrame(rows, schema=types)
-        .with_columns(pl.col(pl.Float64).fill_nan(None))
-        .with_columns(pl.col(whole).round().cast(pl.Int64))
-        .select(pl.exclude("n", "note"), "n", "note")
-    )
+    result = from_rows(rows, whole)
     if _same_counts(chosen, result):
         warnings.warn(SAME, stacklevel=3)
         result = result.with_columns(note=pl.lit(SAME))
@@ -166,16 +160,13 @@ def _thresholds(given: Any, keys: pl.DataFrame) -> pl.DataFrame:
 
 def _row(threshold: float | None, flagged: Flagged, level: float) -> dict[str, Any]:
     """The counts and rates of one slice and system; NaN where there is no threshold."""
-    positives, negatives, rows = flagged.tp[-1], flagged.fp[-1], flagged.n[-1]
     at = 0 if threshold is None else flagged.last_at_least(threshold)
-    # The last point is that of all rows, which rates are taken of.
-    columns = points_of("threshold", flagged.take([at, -1]), None, level)
-    row = {name: float(values[0]) for name, values in columns.items()}
-    note = None if row["tp"] + row["fp"] else "nothing is flagged"
+    point = point_of(flagged, at, level)
     if threshold is None:
-        row, note = dict.fromkeys(row, math.nan), "no threshold"
-    share = positives / (positives + negatives)
-    return {**row, "threshold": threshold, "prevalence": share, "n": float(rows), "note": note}
+        of_rows = {name: point[name] for name in ("prevalence", "n")}
+        return {**dict.fromkeys(point, math.nan), **of_rows, "note": "no threshold"}
+    note = None if point["tp"] + point["fp"] else "nothing is flagged"
+    return {**point, "threshold": threshold, "note": note}
 
 
 def _same_counts(chosen: pl.DataFrame, result: pl.DataFrame) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-TEXTS = ("metric", "method", "note")
+TEXTS = ("metric", "rule", "method", "note")
 
 
 def joined(
@@ -48,6 +48,13 @@ def _series(name: str, values: Any, whole: Sequence[str]) -> pl.Series:
         return pl.Series(name, values.tolist(), pl.String if name in TEXTS else None)
     numbers = pl.Series(name, values, nan_to_null=True)
     return numbers.cast(pl.Int64) if name in whole else numbers
+
+
+def from_rows(rows: Sequence[dict[str, Any]], whole: Sequence[str]) -> pl.DataFrame:
+    """Rows of numbers and texts: NaN as null, ``whole`` numbers as integers."""
+    types = {name: pl.String if name in TEXTS else pl.Float64 for name in rows[0]}
+    found = pl.DataFrame(rows, schema=types).with_columns(pl.col(pl.Float64).fill_nan(None))
+    return found.with_columns(pl.col(whole).round().cast(pl.Int64))
 
 
 def with_keys(rows: pl.DataFrame, *keys: tuple[pl.DataFrame, Any]) -> pl.DataFrame:

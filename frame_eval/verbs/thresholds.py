@@ -11,7 +11,7 @@ import polars as pl
 from frame_eval.columns import Columns, Source
 from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
-from frame_eval.inference.curves import Flagged
+from frame_eval.inference.curves import Flagged, point_of
 from frame_eval.inference.thresholds import (
     Criterion,
     by_cost,
@@ -22,7 +22,7 @@ from frame_eval.inference.thresholds import (
 from frame_eval.reduce import Roles
 from frame_eval.slices import By
 from frame_eval.verbs.curve import at_thresholds, groups_of
-from frame_eval.verbs.results import with_keys
+from frame_eval.verbs.results import from_rows, with_keys
 
 POINT = ("threshold", "objective", "tp", "fp", "fn", "tn", "precision", "recall", "fpr")
 WHOLE = ("tp", "fp", "fn", "tn", "n")
@@ -80,9 +80,9 @@ def best_threshold(
     pandas.DataFrame or polars.DataFrame
         A row per slice and system: the keys, ``rule``, ``threshold``, ``objective`` (what the rule
         is about), the operating point there (``tp``, ``fp``, ``fn``, ``tn``, ``precision``,
-        ``recall``, ``fpr``), ``n`` (all rows) and ``note``. Chosen as the best, ``objective``
-        is optimistic: report the operating point of other rows. Null where no threshold will do,
-        with the reason in ``note``.
+        ``recall``, ``fpr``), ``prevalence``, ``n`` (all rows) and ``note``. Chosen as the best,
+        ``objective`` is optimistic: see :func:`operating_point` for other rows. Null where no
+        threshold will do, with the reason in ``note``.
 
     Raises
     ------
@@ -119,8 +119,7 @@ def best_threshold(
     systems = found.shape[1]
     code = np.array(groups)
     whole = [name for name in WHOLE if weight is None or name == "n"]
-    types = {"rule": pl.String, **dict.fromkeys((*POINT, "n"), pl.Float64), "note": pl.String}
-    result = pl.DataFrame(rows, schema=types).with_columns(pl.col(whole).round().cast(pl.Int64))
+    result = from_rows(rows, whole)
     return with_keys(result, (found.slices, code // systems), (found.systems, code % systems))
 
 
@@ -164,25 +163,20 @@ def _bound(name: str, value: float) -> float:
 
 def _row(rule: Criterion, flagged: Flagged) -> dict[str, Any]:
     at, value = rule.best(flagged)
-    if at is None:
-        point: dict[str, float | None] = dict.fromkeys(POINT)
-        note: str | None = rule.unreachable
-    else:
-        tp, fp = float(flagged.tp[at]), float(flagged.fp[at])
-        positives, negatives = float(flagged.tp[-1]), float(flagged.fp[-1])
-        point = {
-            "threshold": float(flagged.threshold[at]),
-            "objective": value,
-            "tp": tp,
-            "fp": fp,
-            "fn": positives - tp,
-            "tn": negatives - fp,
-            "precision": tp / (tp + fp) if tp + fp else None,
-            "recall": tp / positives if positives else None,
-            "fpr": fp / negatives if negatives else None,
-        }
+    # Bands of the best of many points would be too short: they are left out.
+    point = point_of(flagged, at or 0, 0.95)
+    values: dict[str, Any] = dict.fromkeys(POINT)
+    note: str | None = rule.unreachable
+    if at is not None:
+        values = {name: value if name == "objective" else point[name] for name in POINT}
         note = None if at else "flagging nothing is best"
-    return {"rule": rule.name, **point, "n": float(flagged.n[-1]), "note": note}
+    return {
+        "rule": rule.name,
+        **values,
+        "prevalence": point["prevalence"],
+        "n": point["n"],
+        "note": note,
+    }
 
 
 def bayes_threshold(c_fp: float, c_fn: float) -> float:

@@ -6,11 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
-from oracles import classification, means, probability, scores
 from oracles.cases import TABLES
+from oracles.catalogue import CATALOGUE
 from polars.testing import assert_frame_equal
 
-CATALOGUE = {**means.CASES, **classification.CASES, **scores.CASES, **probability.CASES}
 each_metric = pytest.mark.parametrize("name", CATALOGUE)
 SAMPLED = ("p", "s", "x", "z", "ok", "q")  # what a system answers; the rest belongs to the example
 ROLES = {"system": "m", "example": "e", "baseline": "a"}

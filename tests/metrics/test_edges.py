@@ -6,12 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
-from oracles import classification, means, probability, scores
 from oracles.cases import TABLES
+from oracles.catalogue import CATALOGUE
 
 import frame_eval as fe
 
-CATALOGUE = {**means.CASES, **classification.CASES, **scores.CASES, **probability.CASES}
 FRAME = TABLES["random"][1]
 EDGES = {
     "huge": FRAME.with_columns(pl.col("s") * 1e300, pl.col("x", "z") * 1e100),

@@ -7,13 +7,12 @@ import polars as pl
 import polars.selectors as cs
 import pytest
 from numpy.testing import assert_allclose
-from oracles import classification, means, probability, scores
 from oracles.cases import EXACT, TABLES, compare, oracle_view
+from oracles.catalogue import CATALOGUE
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
 
-CATALOGUE = {**means.CASES, **classification.CASES, **scores.CASES, **probability.CASES}
 each_table = pytest.mark.parametrize("table", TABLES)
 each_metric = pytest.mark.parametrize("name", CATALOGUE)
 
