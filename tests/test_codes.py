@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 import frame_eval as fe
 from frame_eval.inference.linear import added
-from frame_eval.reduce.coded import codes
+from frame_eval.reduce.coding import codes
 from frame_eval.table import Sorting, bisected, joined, keyed, packed
 
 RNG = np.random.default_rng(11)

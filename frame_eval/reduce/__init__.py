@@ -16,7 +16,8 @@ from frame_eval.columns import Source
 from frame_eval.errors import BeyondMemory, EvalError, listing
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.checks import explain_ids
-from frame_eval.reduce.coded import Reduced, coded, codes, renamed, repeats_message
+from frame_eval.reduce.coded import Reduced, coded, renamed, repeats_message
+from frame_eval.reduce.coding import codes
 from frame_eval.reduce.engines import (
     collect,
     column_names,

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from frame_eval.metrics.core import Metric, Sums
-from frame_eval.reduce.coded import codes
+from frame_eval.reduce.coding import codes
 from frame_eval.table import Floats, Ints, Table, stacked
 
 _NONE = 1e-15  # of a correlation matrix: what rounding leaves of a direction without variance

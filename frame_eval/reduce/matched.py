@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from frame_eval.metrics.core import Array, Metric
-from frame_eval.reduce.coded import Reduced, codes, renamed
+from frame_eval.reduce.coded import Reduced, renamed
+from frame_eval.reduce.coding import codes
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query
 from frame_eval.table import Matched, keyed, numbered, put

@@ -15,7 +15,7 @@ import polars as pl
 from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.checks import explain, flags
-from frame_eval.reduce.coded import codes
+from frame_eval.reduce.coding import codes
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
 from frame_eval.reduce.keys import Column, Field, Packed, Score, Values, blocks, position, whole
