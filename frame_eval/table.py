@@ -19,7 +19,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 # How the examples of two systems compare, as sums over examples say it.
-COUNTED = ("either", "differ", "higher", "lower", "ties", "both", "lonely")
+COUNTED = ("apart", "differ", "higher", "lower", "ties", "both", "lonely")
 Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 _FEW = 1000  # rows that are sorted before they are looked at

@@ -213,7 +213,7 @@ def test_clusters_of_two_systems_become_kinds(by, weight, monkeypatch) -> None:
         seen.append((sum(len(table.rows) for table in tables), len(made.rows)))
         return made
 
-    monkeypatch.setattr("frame_eval.reduce.pairs_in_kinds", folding)
+    monkeypatch.setattr("frame_eval.reduce.beside.pairs_in_kinds", folding)
     metrics = [fe.rate("pred"), fe.mean("latency"), fe.recall("label", "pred")]
     options = {**EXAMPLES, "by": by, "overall": True, "cluster": "doc", "weight": weight}
     if by == "label":
@@ -317,14 +317,6 @@ def test_bad_examples_side_by_side_are_named(message) -> None:
     options = {**EXAMPLES, "cluster": "doc", "weight": "weight"}
     with pytest.raises(fe.EvalError, match=message.replace("2 ", "1 ", 1)):
         frame.compare(fe.rate("pred"), **options)
-
-
-@pytest.mark.parametrize(
-    "metric", [fe.cohen_kappa("label", "pred"), fe.roc_auc("label", "latency")]
-)
-def test_metrics_that_need_all_examples_at_once_are_refused(metric) -> None:
-    with pytest.raises(fe.EvalError, match=r"needs all examples in memory.*run\(memory=\)"):
-        PAIRED.lazy().eval.run(memory=1e6).compare(metric, **EXAMPLES)
 
 
 RANKED = FRAME.with_columns(score=pl.col("latency").round(1) + pl.col("label"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import narwhals as nw
 import polars as pl
 import pytest
@@ -12,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 import frame_eval as fe
 from frame_eval.reduce import parts
-from frame_eval.reduce.parts import parts_of
+from frame_eval.reduce.parts import in_parts
 
 FRAME = pl.DataFrame(
     {
@@ -51,7 +49,7 @@ def temporary(tmp_path, monkeypatch):
 )
 def test_parts_have_every_row_once_and_equal_keys_together(engine, number, temporary) -> None:
     frame = nw.from_native(IN_MEMORY[engine](FRAME)).lazy()
-    with closing(parts_of(frame, ["id", "lang"], number, "rows")) as found:
+    with in_parts(frame, ["id", "lang"], number) as found:
         frames = [nw.to_native(part.collect("polars")) for part in found]
     assert len(frames) == number
     assert_frame_equal(pl.concat(frames).sort("value"), FRAME)
@@ -82,7 +80,7 @@ def test_temporary_files_are_gone_after_an_interruption(error, temporary, monkey
         assert list(temporary.iterdir())
         raise error
 
-    monkeypatch.setattr("frame_eval.reduce.coded", interrupted)
+    monkeypatch.setattr("frame_eval.reduce.beside.coded", interrupted)
     with pytest.raises(error):
         compared(monkeypatch, PAIRED, cluster="doc")
     assert not list(temporary.iterdir())

@@ -309,19 +309,12 @@ def gradients(metric: Metric, totals: Totals) -> Floats:
 def _general_terms(
     metric: Metric, table: Table, totals: Totals, place: Ints, alone: bool, errors: bool
 ) -> list[Term]:
-    names = totals.names
-    gradient = np.zeros((len(totals.group), len(names)))
-    if errors and totals.blocks:
-        parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
-        gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
-        gradient = _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
-    samples = metric.samples or {"n": names}
-    rest = set(names).difference(*samples.values())
+    gradient = np.zeros((len(totals.group), len(totals.names)))
+    if errors:
+        gradient = _slopes(metric, table, totals, place)
     terms = []
-    for denominator, members in samples.items():
-        of = names.index(denominator)
-        chosen = [name in members or name in rest for name in names]
-        part = gradient * np.array(chosen, float)
+    for of, chosen in by_sample(metric, totals.names):
+        part = gradient * chosen
         influence = combined(part, place, table.sums)
         if alone:
             squares = influence**2
@@ -334,8 +327,39 @@ def _general_terms(
             squares = combined(mixed, place, table.plain) * _weights(table) ** 2
         size = table.plain[:, of] if metric.counts else table.rows
         terms.append(Term(influence, squares, table.sums[:, of], size))
-        rest = set()
     return terms
+
+
+def by_sample(metric: Metric, names: tuple[str, ...]) -> list[tuple[int, Floats]]:
+    """Of every sample the place of its denominator, and which of the sums are its own (as 1)."""
+    return [
+        (names.index(denominator), np.array([float(name in members) for name in names]))
+        for denominator, members in metric.sampled(names).items()
+    ]
+
+
+def _slopes(metric: Metric, table: Table, totals: Totals, place: Ints) -> Floats:
+    """The slope of a metric by every sum in every group and cell; influences sum to 0."""
+    names = totals.names
+    if not totals.blocks:
+        return np.zeros((0, len(names)))
+    parts = [_gradient(metric, totals, sums) for _, sums in totals.blocks]
+    gradient = np.concatenate([part.reshape(-1, len(names)) for part in parts])
+    return _centred(np.where(np.isfinite(gradient), gradient, 0.0), table, totals, place)
+
+
+def slopes_of_rows(metric: Metric, table: Table, slices: int) -> dict[str, Floats]:
+    """What a row of one system adds to a metric by what it adds to each sum, by its cell.
+
+    For every row of the table and sum; of a proportion to its ``hits`` and ``trials``, of others to
+    the linearised metric, its ``influence``.
+    """
+    totals, place = _totals(metric, table, table.slice, slices)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if metric.proportion is not None:
+            parts = {"hits": metric.proportion.hits, "trials": metric.proportion.trials}
+            return {name: coefficients(part, totals)[place] for name, part in parts.items()}
+        return {"influence": _slopes(metric, table, totals, place)[place]}
 
 
 def _moment_squares(table: Table, gradient: Floats, influence: Floats) -> Floats:

@@ -147,7 +147,7 @@ def by_t(joint: Linear, level: float) -> Difference:
 def in_units(metric: Metric, found: Linear) -> Linear:
     """The influences on the metric, where those at hand are on a share that it is a function of."""
     if metric.quantile is not None:
-        slope = _per_share(metric.quantile, found)
+        slope = per_share(metric.quantile, found)
     elif metric.proportion is not None and metric.proportion.slope is not None:
         slope = metric.proportion.slope(found.share)
     else:
@@ -170,7 +170,7 @@ def _scaled(found: Linear, slope: Floats) -> Linear:
     return replace(found, samples=samples, crossed=ways or None)
 
 
-def _per_share(q: float, found: Linear) -> Floats:
+def per_share(q: float, found: Linear) -> Floats:
     """How a quantile falls as the share below it grows: minus one over the density.
 
     The density is that of the order statistics one standard error around the quantile (Francisco

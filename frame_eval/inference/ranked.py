@@ -108,7 +108,7 @@ def _samples_together(
     clean = np.abs(drift) <= 1e-7 * size
     rows = [
         _alike(cells, denominator, [moments[name] for name in members if name in terms])
-        for denominator, members in _members(metric, names).items()
+        for denominator, members in metric.sampled(names).items()
     ]
     return [
         [(*(x[i : i + 1] for x in row[:5]), 0.0) for row in rows] if whole else None
@@ -141,7 +141,7 @@ def _samples(metric: Metric, table: Ranked, cells: Group) -> list[Row]:
     """The influences in a group, on each denominator."""
     terms, moments = _slopes(metric, table.names, cells)
     found = []
-    for denominator, members in _members(metric, table.names).items():
+    for denominator, members in metric.sampled(table.names).items():
         there = [name for name in members if name in terms]
         if table.alike:
             alone = [moments[name][:, None] for name in there]
@@ -149,17 +149,6 @@ def _samples(metric: Metric, table: Ranked, cells: Group) -> list[Row]:
         else:
             chosen = {name: terms[name] for name in there}
             found.append(_by_unit(cells, denominator, chosen, counts=metric.counts))
-    return found
-
-
-def _members(metric: Metric, names: tuple[str, ...]) -> dict[str, list[str]]:
-    """The sums of every sample by its denominator; those of none go with the first."""
-    samples = metric.samples or {"n": names}
-    rest = set(names).difference(*samples.values())
-    found = {}
-    for denominator, members in samples.items():
-        found[denominator] = [name for name in names if name in members or name in rest]
-        rest = set()
     return found
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from frame_eval.errors import EvalError
 from frame_eval.inference.difference import Difference, Sides, has_values
 from frame_eval.inference.linear import (
     Linear,
     Sample,
     added,
+    by_sample,
     combined,
     gradients,
     linear,
@@ -35,9 +37,11 @@ class Summed:
     """What two systems add up to over their examples, a row per slice and cluster.
 
     ``both`` has the contributions of the first system and then those of the second; its plain sums
-    are followed by how many examples count for either system, differ in that, are higher, lower or
-    equal, and are of both systems or of one (``COUNTED``). ``spread`` has the centred second
-    moments of the contributions by slice; without it they are those of the rows of ``both``.
+    are followed by how many examples count for either system, by sample, and by how many differ in
+    what they add, differ in how they count, are higher, lower or equal, and are of both systems or
+    of one (``COUNTED``). ``spread``
+    has the centred second moments of the contributions by slice; without it they are those of the
+    rows of ``both``.
     """
 
     both: Table
@@ -45,7 +49,12 @@ class Summed:
 
     def count(self, name: str) -> Floats:
         """How many examples, by row."""
-        found: Floats = self.both.plain[:, len(self.both.names) + COUNTED.index(name)]
+        found: Floats = self.both.plain[:, COUNTED.index(name) - len(COUNTED)]
+        return found
+
+    def either(self, sample: int) -> Floats:
+        """How many examples count for either system in one of the samples, by row."""
+        found: Floats = self.both.plain[:, len(self.both.names) + sample]
         return found
 
     def by_slice(self, name: str, slices: int) -> Floats:
@@ -71,7 +80,7 @@ def of_matched(
     columns = [rows, *map(examples.by_row, examples.values)]
     compared = _compared(metric, examples.a, examples.b, examples.ones.shape)
     counts = {"both": rows, **{name: examples.by_row(x) for name, x in compared.items()}}
-    counted = [counts.get(name, np.zeros_like(rows)) for name in COUNTED]
+    counted = [counts.get(name, np.zeros_like(rows)) for name in ("either", *COUNTED)]
     both = Table(
         ("n", *(f"a_{name}" for name in a), *(f"b_{name}" for name in b)),
         slice_of,
@@ -151,10 +160,11 @@ class _Examples:
 def _compared(
     metric: Metric, a: Mapping[str, Array], b: Mapping[str, Array], shape: tuple[int, ...]
 ) -> dict[str, Array]:
-    """Which examples count for either system, differ in that, and are higher, lower or equal."""
+    """Which examples count for either system, differ, and are higher, lower or equal."""
     sizes = [np.broadcast_to(_size(metric, side), shape) for side in (a, b)]
     there = (sizes[0] > 0) | (sizes[1] > 0)
-    found = {"either": there, "differ": sizes[0] != sizes[1]}
+    apart = np.any([a[name] != b[name] for name in a], axis=0) & np.ones(shape, bool)
+    found = {"either": there, "apart": apart, "differ": sizes[0] != sizes[1]}
     if has_values(metric):
         x, y = (_over(metric, side) for side in (a, b))
         found.update(higher=there & (x > y), lower=there & (x < y), ties=there & (x == y))
@@ -247,38 +257,57 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
     a, b = of
     both, slices = found.both, len(a.estimate)
     of_a, of_b = gradients(metric, a.totals), scale * gradients(metric, b.totals)
+    if scale == 1:
+        # Systems that are alike have no difference at all, and none by rounding.
+        of_a, of_b = (
+            np.where(found.by_slice("apart", slices)[:, None], x, 0.0) for x in (of_a, of_b)
+        )
+    own = by_sample(metric, a.table.names)
+    each = [_sample(found, of, k, of_a * m, of_b * m) for k, (_, m) in enumerate(own)]
+    rows = np.array([found.either(k) for k in range(len(own))])
+    if both.singles and len(own) > 1 and (np.count_nonzero(rows, axis=0) > 1).any():
+        raise EvalError(
+            f"{metric.name!r}: examples have another label for one system than for the other, so "
+            "that they count in two samples; say cluster=<the example>, or give each one label"
+        )
+    if both.singles:
+        clusters = rows.max(0)
+    else:
+        clusters = np.where(rows.any(0), 1.0 if both.times is None else both.times, 0.0)
+    return replace(
+        a,
+        estimate=a.estimate - scale * b.estimate,
+        n=added(both.slice, rows.sum(0), slices),
+        clusters=added(both.slice, clusters, slices),
+        missing=a.missing + b.missing,
+        samples=tuple(each),
+    )
+
+
+def _sample(found: Summed, of: Sides, number: int, of_a: Floats, of_b: Floats) -> Sample:
+    """One sample of the difference, by cluster or by sets of like examples."""
+    (a, b), both, slices = of, found.both, len(of_a)
     # Each system on its own, so that the order of the two changes no digit.
     influence = combined(of_a, both.slice, a.table.sums) - combined(of_b, both.slice, b.table.sums)
     gradient = np.hstack([of_a[:, :1] - of_b[:, :1], of_a[:, 1:], -of_b[:, 1:]])
-    rows, none = found.count("either"), np.zeros(slices)
-    times = 1.0 if both.times is None else both.times
-    first, second = (side.samples[0] for side in of)
+    rows, none = found.either(number), np.zeros(slices)
+    first, second = (side.samples[number] for side in of)
     if both.singles:
         part = (first.share * first.count + second.share * second.count) / 2
         each = np.where(rows > 0, part / rows, 0.0)
         squares = _squares(both, gradient, influence)
-        sample = Sample(influence, squares, each, np.ones(len(rows)), rows, none)
-        clusters = rows
+        return Sample(influence, squares, each, np.ones(len(rows)), rows, none)
+    times = 1.0 if both.times is None else both.times
+    between = influence**2 / np.maximum(rows, 1.0)
+    if found.spread is None:
+        squares = added(both.slice, _squares(both, gradient, influence), slices)
     else:
-        between = influence**2 / np.maximum(rows, 1.0)
-        if found.spread is None:
-            squares = added(both.slice, _squares(both, gradient, influence), slices)
-        else:
-            squares = _spread(found.spread, of_a[:, 1:], of_b[:, 1:])
-        within = np.maximum(squares - added(both.slice, between, slices), 0.0)
-        repeated = added(both.slice, rows > times, slices) > 0
-        clusters = np.where(rows > 0, times, 0.0)
-        share = (first.share + second.share) / 2
-        within = np.where(repeated, within, none)
-        sample = Sample(influence, influence**2 / times, share, rows / times, clusters, within)
-    return replace(
-        a,
-        estimate=a.estimate - scale * b.estimate,
-        n=added(both.slice, rows, slices),
-        clusters=added(both.slice, clusters, slices),
-        missing=a.missing + b.missing,
-        samples=(sample,),
-    )
+        squares = _spread(found.spread, of_a[:, 1:], of_b[:, 1:])
+    within = np.maximum(squares - added(both.slice, between, slices), 0.0)
+    repeated = added(both.slice, rows > times, slices) > 0
+    share, count = (first.share + second.share) / 2, np.where(rows > 0, times, 0.0)
+    within = np.where(repeated, within, none)
+    return Sample(influence, influence**2 / times, share, rows / times, count, within)
 
 
 def _spread(moments: Floats, a: Floats, b: Floats) -> Floats:

@@ -294,6 +294,16 @@ class Metric:
         """Whether errors can be linearised: of smooth metrics, and the share below a quantile."""
         return self.smooth or self.quantile is not None
 
+    def sampled(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """The sums of every sample by its denominator; those of none go with the first."""
+        samples = self.samples or {"n": tuple(names)}
+        rest = set(names).difference(*samples.values())
+        found = {}
+        for denominator, members in samples.items():
+            found[denominator] = [name for name in names if name in members or name in rest]
+            rest = set()
+        return found
+
     def slopes(self, sums: Sums) -> dict[str, Array]:
         """The derivative of the value by each sum that moves it, by cell."""
         given = {} if self.gradient is None else self.gradient(sums)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 import polars as pl
 
 from frame_eval.columns import Source
-from frame_eval.errors import BeyondMemory, EvalError, listing
+from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric
+from frame_eval.reduce import beside
+from frame_eval.reduce.beside import Beside, MakePlain
 from frame_eval.reduce.checks import explain_ids
-from frame_eval.reduce.coded import Reduced, coded, renamed, repeats_message
+from frame_eval.reduce.coded import Reduced, coded, repeats_message
 from frame_eval.reduce.coding import codes
 from frame_eval.reduce.engines import (
     collect,
@@ -30,26 +30,18 @@ from frame_eval.reduce.engines import (
     scan,
 )
 from frame_eval.reduce.groups import TooManyGroups
-from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.parts import parts_of
-from frame_eval.reduce.passes import (
-    MOST_BITS,
-    as_few,
-    in_passes,
-    passes_needed,
-    passes_of,
-    too_long,
-)
+from frame_eval.reduce.parts import in_parts
+from frame_eval.reduce.passes import in_passes, passes_needed, passes_of, too_long
 from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
-from frame_eval.reduce.query import Query, keys_of, layouts, query
-from frame_eval.reduce.wide import of_patterns, wide, wide_passes
-from frame_eval.running import current
+from frame_eval.reduce.query import Query, layouts, query
+from frame_eval.running import shown
 from frame_eval.slices import Slices
 from frame_eval.table import Ranked, Table
 
 __all__ = [
+    "Beside",
     "Ranked",
     "Reduced",
     "Roles",
@@ -157,73 +149,19 @@ def side_by_side(
     slices: Slices,
     roles: Roles,
     pairs_of: Callable[[pl.DataFrame], list[tuple[int, int]]],
+    plain: MakePlain,
     missing: str,
     unmatched: str,
-) -> tuple[Reduced, list[tuple[int, int]]] | None:
+) -> tuple[Reduced, list[tuple[tuple[int, int], list[Beside]]]] | None:
     """The sums over examples of pairs of systems, where examples are too many for the memory.
 
-    None where they are not. There is a table for every pair and metric, one metric after the other:
-    the contributions of both systems; its plain sums are followed by how many examples compare how
-    (``COUNTED``).
+    None where they are not.
     """
     if is_resident(native):
         return None
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
-    examples = list(prepared.examples.values())
-    # As many as would be asked for where they fit.
-    every = [keys_of(prepared, metric, by_example=True, alike=False) for metric in metrics]
-    keys = max(every, key=len)
-    single = not prepared.trials and all(metric.unit is None for metric in metrics)
-    if passes_of(prepared, keys, examples, 1 + len(metrics), single) == 1:
-        return None
-    systems = list(prepared.systems.values())
-    there = collect(prepared.frame.select(*systems).unique())
-    known = codes(there, systems)[1]
-    named = renamed(known, prepared.systems, prepared.dtypes)
-    pairs = pairs_of(named)
-    _check_summable(prepared, metrics)
-    passes = wide_passes(prepared, metrics)
-    without = replace(prepared, systems={}, units=prepared.units if roles.cluster else {})
-    keys = prepared.groups_without_systems
-    domain = collect(prepared.frame.select(*keys).unique()) if keys else None
-    doubled = [metric for metric in metrics for _ in range(2)]
-    tables: list[Table] = []
-    reduced: Reduced | None = None
-    for first, second in pairs:
-        of_pair = (known.row(first), known.row(second))
-        kinds: dict[int, list[Table]] = {i: [] for i in range(len(metrics))}
-        bits = MOST_BITS
-        with closing(wide(prepared, metrics, of_pair, missing, unmatched, passes)) as queries:
-            for found in queries if roles.cluster else [of_patterns(queries)]:
-                asked = dict.fromkeys(found.places, found)
-                reduced = coded(without, doubled, asked, by_example=False, domain=domain)
-                for i, both in enumerate(reduced.tables[::2]):
-                    counts = reduced.tables[2 * i + 1].sums[:, 1:]
-                    kinds[i].append(replace(both, plain=np.hstack([both.plain, counts])))
-                if roles.cluster:
-                    bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
-        tables += [table for (table,) in kinds.values()]
-    assert reduced is not None
-    weighted = roles.weight is not None
-    tables = [replace(table, weighted=weighted) for table in tables]
-    return replace(reduced, systems=named, tables=tables), pairs
-
-
-def _check_summable(prepared: Prepared, metrics: Sequence[Metric]) -> None:
-    """Raise for what needs the single examples of a comparison at once."""
-    rough = [
-        metric.name
-        for metric in metrics
-        if metric.cells or metric.unit or len(metric.samples or {"n": ()}) > 1
-    ]
-    if rough or prepared.strata or prepared.trials:
-        what = listing(rough) if rough else "a comparison with strata or trials"
-        raise BeyondMemory(
-            f"{what} needs all examples in memory, and they take more than "
-            f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer "
-            "rows, or take the systems as independent with paired=False"
-        )
+    return beside.side_by_side(prepared, metrics, pairs_of, plain, missing, unmatched)
 
 
 def _needed(
@@ -256,8 +194,9 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     trials = [*keys, *prepared.trials.values()]
     examples = list(prepared.examples.values())
     passes = passes_of(prepared, trials, examples, 1) if prepared.is_polars else 1
-    for rows in parts_of(prepared.frame, examples, passes, "repeated examples"):
-        _check_repeats(replace(prepared, native=nw.to_native(rows)), trials)
+    with in_parts(prepared.frame, examples, passes) as parts:
+        for rows in shown(parts, "repeated examples"):
+            _check_repeats(replace(prepared, native=nw.to_native(rows)), trials)
     if not prepared.trials:
         return prepared
     sizes = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_trials"))

@@ -41,12 +41,13 @@ def pairs_in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     """The units of two systems side by side, as :func:`in_kinds` has those of one.
 
     The sums of the second system follow those of the first; counts follow the plain sums, the first
-    of them being of the examples that count.
+    of them being, by sample, of the examples that count.
     """
     found = _side_by_side(tables)
     own, width = (len(found.names) - 1) // 2, len(found.names)
     sides = [_columns(found, [0, *range(at, at + own)]) for at in (1, 1 + own)]
-    sizes = [found.plain[:, width] / np.asarray(found.times)]
+    samples = len(metric.samples or ("n",))
+    sizes = list(found.plain[:, width : width + samples].T / np.asarray(found.times))
     sizes += [size for side in sides for size in _sizes(metric, side)]
     denominators = [one for side in sides for one in _denominators(metric, side)]
     return _fewer(found, *_kinds_of(found, sizes, denominators, bits))
@@ -113,10 +114,12 @@ def _side_by_side(tables: Sequence[Table]) -> Table:
 
 
 def _sizes(metric: Metric, table: Table) -> list[Floats]:
-    """What has to be the same in all units of a kind: their rows and, of counts, all of them."""
+    """What has to be the same in all units of a kind: their rows and counts."""
     times = np.asarray(table.times)
-    counted = metric.counts or metric.proportion is not None
-    return [table.rows / times, *(table.plain.T / times if counted else ())]
+    if metric.proportion is None and not metric.counts:
+        return [table.rows / times]
+    counts = [table.names.index(name) for name in metric.samples or table.names]
+    return [table.rows / times, *(table.plain[:, counts].T / times)]
 
 
 def _denominators(metric: Metric, table: Table) -> list[Floats]:

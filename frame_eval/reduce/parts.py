@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,29 +14,28 @@ import polars as pl
 
 from frame_eval.errors import EvalError
 from frame_eval.reduce.engines import collect, engine_name, said_by
-from frame_eval.running import shown
 
 _SAMPLED = 16  # of how many parts one is counted
 _READINGS = 6  # that take no longer than to write the rows and read them once
 _WAITING = 1 << 21  # rows of all parts together before they are written
 
 
-def parts_of(
-    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int, what: str
-) -> Generator[nw.LazyFrame[Any], None, None]:
-    """The frame in so many parts, one after the other; equal columns are in the same part.
+@contextmanager
+def in_parts(
+    frame: nw.LazyFrame[Any], columns: Sequence[str], number: int, readings: int = 1
+) -> Iterator[Sequence[nw.LazyFrame[Any]]]:
+    """The frame in so many parts, each to be read so often; equal columns are in the same part.
 
     Polars reads few parts from the source. For many it puts the rows into temporary files first,
-    which are gone when the iterator is closed; other engines have temporary files of their own.
+    which are gone in the end; other engines have temporary files of their own.
     """
     if number == 1:
-        yield frame
-    elif number > _READINGS and frame.implementation.is_polars():
+        yield [frame]
+    elif number * readings > _READINGS and frame.implementation.is_polars():
         with _in_files(frame, columns, number) as parts:
-            yield from shown(parts, what)
+            yield parts
     else:
-        for at in shown(range(number), what):
-            yield _part(frame, columns, number, at)
+        yield [_part(frame, columns, number, at) for at in range(number)]
 
 
 def distinct_count(frame: nw.LazyFrame[Any], columns: Sequence[str], apart: Sequence[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 
 import narwhals as nw
@@ -13,10 +13,10 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.coded import Cells, Reduced, coded
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.kinds import in_kinds
-from frame_eval.reduce.parts import distinct_count, parts_of
+from frame_eval.reduce.parts import distinct_count, in_parts
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
-from frame_eval.running import KEY, SUM, current, most_groups
+from frame_eval.running import KEY, SUM, current, most_groups, shown
 from frame_eval.table import Table
 
 MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
@@ -84,7 +84,7 @@ def _many(
 ) -> tuple[list[str], str, str]:
     """The keys by which groups are many, what these are, and what would make them fewer."""
     if by_example:
-        way_out = "ask for analytic methods of plain metrics, which need no single examples"
+        way_out = "ask for analytic methods, which need no single examples"
         return list(prepared.examples.values()), "the examples of all systems", way_out
     if metric.ordered:
         way_out = "put scores into bins with run(score_bins=10_000)"
@@ -123,9 +123,8 @@ def in_passes(
         parts = []
         for base, _ in grouped:
             apart = list(base.units.values()) or [str(base.weight)]
-            of_base = parts_of(base.frame, apart, passes, "sums of clusters")
-            parts.append(opened.enter_context(closing(of_base)))
-        for rows_of in zip(*parts, strict=True):
+            parts.append(opened.enter_context(in_parts(base.frame, apart, passes)))
+        for rows_of in shown(list(zip(*parts, strict=True)), "sums of clusters"):
             found = dict(queries)
             for rows, (base, chosen) in zip(rows_of, grouped, strict=True):
                 some = query(base, chosen, missing, moments, False, False, rows=rows)

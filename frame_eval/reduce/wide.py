@@ -1,15 +1,17 @@
 """Two systems side by side: a row per example with the sums of both, then sums over examples.
 
 For comparisons whose examples are too many for the memory. Both steps run where the data lives,
-in passes that each see some of the clusters (or examples), so that an example is always whole.
+over parts of the rows that each have some of the clusters (or examples) whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce as folded
-from typing import Any
+from itertools import combinations_with_replacement
+from operator import and_, or_
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import polars as pl
@@ -21,7 +23,7 @@ from frame_eval.reduce.checks import explain, flags
 from frame_eval.reduce.coded import repeats_message
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.inputs import inputs_of
-from frame_eval.reduce.parts import distinct_count, parts_of
+from frame_eval.reduce.parts import distinct_count
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Places, Query, any_null
 from frame_eval.running import current
@@ -31,6 +33,8 @@ from frame_eval.table import COUNTED
 SIDES = ("a", "b")
 _EXAMPLE, _COLUMN = 160, 16  # bytes that an example takes while it is put together
 _PER_E = 32  # classes of sizes that differ by a factor of e
+
+Pair: TypeAlias = "tuple[Sequence[Any], Sequence[Any]]"  # the values of two systems
 
 
 @dataclass(frozen=True)
@@ -47,26 +51,25 @@ class Side:
         return Sums({"n": nw.lit(1.0), **self.sums})
 
 
-def wide_passes(prepared: Prepared, metrics: Sequence[Metric]) -> int:
-    """How many passes it takes for the examples of each to fit into the memory."""
+def wide_passes(prepared: Prepared, metrics: int) -> int:
+    """How many passes it takes for the examples of each to fit, with so many metrics at once."""
     ids = list(prepared.examples.values())
     examples = distinct_count(prepared.frame, ids, ids)
-    width = _EXAMPLE + _COLUMN * (len(_keys(prepared)) + 4 * len(metrics))
+    width = _EXAMPLE + _COLUMN * (len(example_keys(prepared)) + 4 * metrics)
     return -(-examples // current().most(width))
 
 
 def wide(
     prepared: Prepared,
     metrics: Sequence[Metric],
-    pair: tuple[Sequence[Any], Sequence[Any]],
+    pair: Pair,
     missing: str,
     unmatched: str,
-    passes: int,
-) -> Generator[Query, None, None]:
-    """The sums over the examples of two systems, by slice and cluster, in each pass.
+) -> Query:
+    """The sums over the examples of two systems, by slice and cluster.
 
     ``places[2 * i]`` are the contributions of both systems to metric i, ``places[2 * i + 1]`` how
-    many examples are higher, lower, ... (``COUNTED``).
+    many examples count for either, by sample, and are higher, lower, ... (``COUNTED``).
     """
     asked = Columns("of")
     sides, rows = _examples(prepared, metrics, pair, missing, asked)
@@ -91,45 +94,49 @@ def wide(
     places: dict[int, Places] = {}
     for i, metric in enumerate(metrics):
         keep = both & (sides[i][0].valid == 1) & (sides[i][1].valid == 1)
-        places[2 * i] = _contributions(prepared, sides[i], keep, sums)
-        sizes = [_size(metric, side) for side in sides[i]]
+        places[2 * i] = _contributions(prepared, metric, sides[i], keep, sums)
+        sizes = [_sizes(metric, side) for side in sides[i]]
         if not clustered:
             # Examples that count alike for the denominators are alike in all that is asked.
-            alike = sizes if metric.proportion is not None else _magnitudes(metric, sides[i])
+            counted = metric.counts or metric.proportion is not None
+            alike = [*sizes[0], *sizes[1]] if counted else _magnitudes(metric, sides[i])
             for value in alike:
                 patterns(nw.when(keep).then(value).otherwise(0.0))
         counts = _counts(metric, sides[i], sizes, keep)
-        names = [sums.sum(value.cast(nw.Float64)) for value in counts.values()]
-        every = (places[2 * i].rows, *names, found["both"], found["lonely"])
-        places[2 * i + 1] = Places(("n", *COUNTED), every[0], every, every, None)
+        summed = [sums.sum(value.cast(nw.Float64)) for value in counts.values()]
+        every = (places[2 * i].rows, *summed, found["both"], found["lonely"])
+        names = ("n", *(f"either {k}" for k in range(len(sizes[0]))), *COUNTED)
+        places[2 * i + 1] = Places(names, every[0], every, every, None)
     values = tuple(patterns.named.values())
     keys = [
         *prepared.groups_without_systems,
         *(prepared.units.values() if clustered else ()),
         *values,
     ]
-    apart = list((prepared.units if clustered else prepared.examples).values())
+    examples = rows.group_by(example_keys(prepared)).agg(*asked.aliased)
+    if values:
+        examples = examples.with_columns(*patterns.aliased)
+    groups = examples.group_by(keys).agg(*sums.aliased) if keys else examples.select(*sums.aliased)
+    frame = collect(groups)
+    _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
+    frame = frame.with_columns(pl.col(found["both"]).alias("__fe_len"))
+    return Query(frame, (), places, None, values)
+
+
+def check_common(queries: Iterable[Query], pair: Pair) -> Iterator[Query]:
+    """The queries of all parts; raise in the end where no example is of both systems."""
     common = 0.0
-    for part in parts_of(rows, apart, passes, "examples side by side"):
-        examples = part.group_by(_keys(prepared)).agg(*asked.aliased)
-        if values:
-            examples = examples.with_columns(*patterns.aliased)
-        groups = (
-            examples.group_by(keys).agg(*sums.aliased) if keys else examples.select(*sums.aliased)
-        )
-        frame = collect(groups)
-        _check(prepared, metrics, missing, unmatched, pair, frame, found, (examples, problems))
-        frame = frame.with_columns(pl.col(found["both"]).alias("__fe_len"))
-        common += float(frame["__fe_len"].sum())
-        yield Query(frame, (), places, None, values)
-    if unmatched == "drop" and not common:
+    for found in queries:
+        common += float(found.frame["__fe_len"].sum())
+        yield found
+    if not common:
         raise EvalError(
             f"{_between(pair)} have no example in common: they can not be paired; say paired=False "
             "to compare different example sets"
         )
 
 
-def of_patterns(queries: Iterator[Query]) -> Query:
+def of_patterns(queries: Iterable[Query]) -> Query:
     """All passes over single examples as one, if what they are like fits into the memory."""
     found = list[Query]()
     for query in queries:
@@ -170,7 +177,8 @@ class Columns:
         return [expression.alias(name) for name, expression in self.made.items()]
 
 
-def _keys(prepared: Prepared) -> list[str]:
+def example_keys(prepared: Prepared) -> list[str]:
+    """The private columns whose values an example has, whichever system answered it."""
     keys = [*prepared.groups_without_systems, *prepared.units.values(), *prepared.examples.values()]
     return list(dict.fromkeys(keys))
 
@@ -178,7 +186,7 @@ def _keys(prepared: Prepared) -> list[str]:
 def _examples(
     prepared: Prepared,
     metrics: Sequence[Metric],
-    pair: tuple[Sequence[Any], Sequence[Any]],
+    pair: Pair,
     missing: str,
     asked: Columns,
 ) -> tuple[list[list[Side]], nw.LazyFrame[Any]]:
@@ -186,11 +194,7 @@ def _examples(
 
     The columns of that row are put into ``asked``.
     """
-    systems = list(prepared.systems.values())
-    mine = [
-        folded(lambda x, y: x & y, [nw.col(c) == v for c, v in zip(systems, values, strict=True)])
-        for values in pair
-    ]
+    mine = of_systems(prepared, pair)
 
     def by_side(value: Any, at: int) -> Any:
         return nw.col(asked.sum(nw.when(mine[at]).then(value)))
@@ -221,8 +225,19 @@ def _examples(
     return sides, frame.with_columns(*made) if made else frame
 
 
-def _contributions(prepared: Prepared, sides: Sequence[Side], keep: Any, sums: Columns) -> Places:
-    """Where the sums of both systems are, and their second moments."""
+def of_systems(prepared: Prepared, pair: Pair) -> list[Any]:
+    """Conditions for the rows of the first and of the second system."""
+    systems = [nw.col(column) for column in prepared.systems.values()]
+    return [
+        folded(and_, [column == value for column, value in zip(systems, values, strict=True)])
+        for values in pair
+    ]
+
+
+def _contributions(
+    prepared: Prepared, metric: Metric, sides: Sequence[Side], keep: Any, sums: Columns
+) -> Places:
+    """Where the sums of both systems are, and the second moments of those of each sample."""
     kept = {
         f"{side}_{name}": nw.when(keep).then(value)
         for side, given in zip(SIDES, sides, strict=True)
@@ -238,22 +253,24 @@ def _contributions(prepared: Prepared, sides: Sequence[Side], keep: Any, sums: C
         weighted = [nw.when(keep).then(weight), *(weight * value for value in kept.values())]
         names, offset = tuple(sums.sum(value) for value in weighted), 0
     moments = {}
-    for i, left in enumerate(weighted):
-        for j, right in enumerate(weighted[: i + 1]):
-            value = left if i == j else left - right
-            moments[i + offset, j + offset] = sums(value.var(ddof=0))
+    for members in metric.sampled(("n", *sides[0].sums)).values():
+        own = [i for i, name in enumerate(("n", *sides[0].sums)) if name in members]
+        width = len(sides[0].sums)
+        at = sorted({*own, *(i + width for i in own if i)}.difference(range(offset)))
+        for i, j in combinations_with_replacement(at, 2):
+            left, right = weighted[j - offset], weighted[i - offset]
+            moments[j, i] = sums((left if i == j else left - right).var(ddof=0))
     matched = nw.when(nw.col("__fe_a_rows") == nw.col("__fe_b_rows"))
     lost = matched.then(sides[0].lost + sides[1].lost).otherwise(0.0)
     return Places(("n", *kept), rows, names, (rows, *plain), moments, sums.sum(lost))
 
 
-def _size(metric: Metric, side: Side) -> Any:
-    """How many rows of an example are behind the denominator of a metric."""
+def _sizes(metric: Metric, side: Side) -> list[Any]:
+    """How many rows of an example are behind the denominator of each sample of a metric."""
     if metric.proportion is not None:
-        return metric.proportion.trials(side.plain)
-    if metric.counts:
-        return getattr(side.plain, next(iter(metric.samples or {"n": ()})))
-    return nw.lit(1.0)
+        return [metric.proportion.trials(side.plain)]
+    denominators = metric.samples or ("n",)
+    return [getattr(side.plain, name) if metric.counts else nw.lit(1.0) for name in denominators]
 
 
 def _magnitudes(metric: Metric, sides: Sequence[Side]) -> list[Any]:
@@ -263,12 +280,18 @@ def _magnitudes(metric: Metric, sides: Sequence[Side]) -> list[Any]:
 
 
 def _counts(
-    metric: Metric, sides: Sequence[Side], sizes: Sequence[Any], keep: Any
+    metric: Metric, sides: Sequence[Side], sizes: Sequence[Sequence[Any]], keep: Any
 ) -> Mapping[str, Any]:
-    """Examples that count for one system or the other, differ in that, are higher, lower, equal."""
+    """Examples that count for either system, by sample; and that differ in what they add to any
+    sum, differ in how they count, are higher, lower, equal.
+    """
     a, b = sides
-    there = keep & ((sizes[0] > 0) | (sizes[1] > 0))
-    counts = {"either": there, "differ": keep & (sizes[0] != sizes[1])}
+    both = list(zip(*sizes, strict=True))
+    counts = {f"either {k}": keep & ((x > 0) | (y > 0)) for k, (x, y) in enumerate(both)}
+    there = counts["either 0"]
+    differ = [a.sums[name] != b.sums[name] for name in a.sums]
+    counts["apart"] = keep & folded(or_, differ, keep & ~keep)
+    counts["differ"] = keep & folded(or_, [x != y for x, y in both])
     never = keep & ~keep
     higher, lower, ties = never, never, never
     if metric.proportion is not None:
@@ -285,7 +308,7 @@ def _check(
     metrics: Sequence[Metric],
     missing: str,
     unmatched: str,
-    pair: tuple[Sequence[Any], Sequence[Any]],
+    pair: Pair,
     frame: pl.DataFrame,
     found: Mapping[str, str],
     source: tuple[nw.LazyFrame[Any], Mapping[str, Any]],
@@ -315,5 +338,5 @@ def _check(
         )
 
 
-def _between(pair: tuple[Sequence[Any], Sequence[Any]]) -> str:
+def _between(pair: Pair) -> str:
     return " and ".join(map(repr, unwrapped([tuple(values) for values in pair])))

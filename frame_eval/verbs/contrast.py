@@ -18,6 +18,7 @@ from frame_eval.inference.difference import Difference, Sides
 from frame_eval.inference.linear import Linear, linear
 from frame_eval.inference.margins import margins
 from frame_eval.inference.paired import Method
+from frame_eval.inference.plainly import Plain, plainly
 from frame_eval.inference.power import mde as detectable
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import Family, family_of
@@ -26,7 +27,7 @@ from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.means import mean
 from frame_eval.metrics.roc import in_bins
-from frame_eval.reduce import Reduced, Roles, reduce, side_by_side
+from frame_eval.reduce import Beside, Reduced, Roles, reduce, side_by_side
 from frame_eval.running import current
 from frame_eval.slices import Slices, unwrapped
 from frame_eval.table import Ints, Matched, Table
@@ -80,10 +81,20 @@ _BATCH = 1_000_000  # rows of sums for the pairs that are worked on at once
 
 
 @dataclass(frozen=True)
+class Tested:
+    """The sums over examples that a test is made of, of a metric that they are plain sums of."""
+
+    metric: Metric
+    found: Summed
+    sides: Sides
+
+
+@dataclass(frozen=True)
 class Contrast:
     """One metric of some pairs of systems, linearised in every slice of every pair.
 
-    Slices of different pairs are slices of their own here, those of the first pair first.
+    Slices of different pairs are slices of their own here, those of the first pair first. Where
+    there are sums over examples alone, they are what is tested.
     """
 
     position: int
@@ -93,7 +104,7 @@ class Contrast:
     sides: Sides
     present: Any
     remarks: list[Any]
-    summed: Summed | None = None
+    sums: Tested | None = None
 
 
 @dataclass(frozen=True)
@@ -121,8 +132,9 @@ class Contrasts:
         blocks = []
         for one in self.contrasts:
             at = level if levels is None else levels[one.position]
-            if one.summed is not None:
-                result = summed(one.metric, one.summed, one.sides, method, at, draws, scale)
+            if one.sums is not None:
+                metric, found, sides = one.sums.metric, one.sums.found, one.sums.sides
+                result = summed(metric, found, sides, method, at, draws, scale)
             elif self.paired:
                 assert self.found.cluster_of is not None
                 result = differences.paired(
@@ -201,9 +213,9 @@ def contrast(
     asked = [*metrics, *_means_of_matched(metrics)]
     if paired and not whole and large:
         pairs_of = partial(_pairs, baseline=baseline)
-        apart = side_by_side(frame, asked, chosen, roles, pairs_of, missing, unmatched)
+        apart = side_by_side(frame, asked, chosen, roles, pairs_of, _plain, missing, unmatched)
         if apart is not None:
-            return Contrasts(apart[0], paired, tuple(_of_large(metrics, *apart, unmatched)))
+            return Contrasts(apart[0], paired, tuple(_of_large(asked, metrics, *apart, unmatched)))
     found = reduce(
         frame,
         asked,
@@ -233,20 +245,58 @@ def contrast(
     return Contrasts(found, paired, tuple(contrasts), crossed)
 
 
+def _plain(
+    metric: Metric,
+    position: int,
+    whole: Table,
+    compared: Table,
+    pair: tuple[int, int],
+    shape: tuple[int, int],
+) -> list[Plain]:
+    """A metric over cells of two systems as metrics of plain sums, one for each of its classes.
+
+    The classes are those of the ``whole`` table, the cells those of rows that are ``compared``.
+    """
+    sides = of_pairs(compared, [pair], shape)
+    return [
+        plainly(one, label, sides, shape[0], f"__fe_p{position}_{number}_")
+        for number, (one, label, _) in enumerate(per_class([metric], [whole]))
+    ]
+
+
 def _of_large(
+    asked: Sequence[Metric],
     metrics: Sequence[Metric],
     found: Reduced,
-    pairs: Sequence[tuple[int, int]],
+    pairs: Sequence[tuple[tuple[int, int], Sequence[Beside]]],
     unmatched: Unmatched,
 ) -> Iterator[Contrast]:
     """Every metric of every pair, from tables of sums over examples, those of a pair together."""
-    slices, many = found.shape[0], len(metrics) + len(_means_of_matched(metrics))
-    tables = [Summed(table) for table in found.tables]
-    for number, pair in enumerate(pairs):
-        of_pair = tables[number * many :][:many]
-        common, lonely = (of_pair[0].by_slice(k, slices).astype(int) for k in ("both", "lonely"))
+    slices = found.shape[0]
+    for pair, besides in pairs:
+        of_pair = [_beside(asked[one.position], one, pair, found.named) for one in besides]
+        first = Summed(besides[0].table)
+        common, lonely = (first.by_slice(name, slices).astype(int) for name in ("both", "lonely"))
         notes = [common_notes(common, lonely)] if unmatched == "drop" else []
-        yield from _of_sums(metrics, of_pair, [pair], slices, notes)
+        yield from _remarked(metrics, of_pair, notes)
+
+
+def _beside(metric: Metric, one: Beside, pair: tuple[int, int], always: Any) -> Contrast:
+    """A metric of two systems from its sums over examples; over cells, with the estimates there.
+
+    ``always`` says which slices are there without examples.
+    """
+    found, plain = Summed(one.table), one.by_cell
+    of = metric if plain is None else plain.metric
+    added = _of_sums(of, one.position, found, [pair], len(always))
+    added = replace(added, present=added.present | always)
+    if plain is None:
+        return added
+    pairs_of = list(zip(plain.sides, added.sides, strict=True))
+    shown = tuple(replace(of_cells, missing=side.missing) for of_cells, side in pairs_of)
+    tested = tuple(replace(side, estimate=of_cells.estimate) for of_cells, side in pairs_of)
+    test = Tested(plain.metric, found, (tested[0], tested[1]))
+    return replace(added, metric=plain.original, label=plain.label, sides=shown, sums=test)
 
 
 def _of_matched(
@@ -256,26 +306,33 @@ def _of_matched(
     asked = [*metrics, *_means_of_matched(metrics)]
     slices, size = found.shape[0], max(1, _BATCH // len(matched.place))
     for batch in (pairs[i : i + size] for i in range(0, len(pairs), size)):
-        sums = [of_matched(m, i, matched, batch, slices) for i, m in enumerate(asked)]
-        yield from _of_sums(metrics, sums, batch, len(batch) * slices, [])
+        contrasts = [
+            _of_sums(m, i, of_matched(m, i, matched, batch, slices), batch, len(batch) * slices)
+            for i, m in enumerate(asked)
+        ]
+        yield from _remarked(metrics, contrasts, [])
 
 
 def _of_sums(
-    metrics: Sequence[Metric],
-    sums: Sequence[Summed],
-    pairs: Sequence[tuple[int, int]],
-    slices: int,
-    notes: list[Any],
+    metric: Metric, position: int, found: Summed, pairs: Sequence[tuple[int, int]], slices: int
+) -> Contrast:
+    """A metric of some pairs from its sums over examples, still without remarks."""
+    sides = summed_sides(metric, found, slices)
+    there = np.bincount(found.both.slice, minlength=slices) > 0
+    test = Tested(metric, found, sides)
+    return Contrast(position, metric, None, pairs, sides, there, [], test)
+
+
+def _remarked(
+    metrics: Sequence[Metric], contrasts: Sequence[Contrast], notes: list[Any]
 ) -> Iterator[Contrast]:
-    """Every metric of some pairs, from sums over examples."""
-    asked = [*metrics, *_means_of_matched(metrics)]
-    sides = [summed_sides(m, one, slices) for m, one in zip(asked, sums, strict=True)]
-    extra = zip(asked[len(metrics) :], sides[len(metrics) :], strict=True)
-    matched = {_only_input(metric).key: side for metric, side in extra}
-    for i, metric in enumerate(metrics):
-        remarks = [*notes, *_imbalance(metric, matched)]
-        there = np.bincount(sums[i].both.slice, minlength=slices) > 0
-        yield Contrast(i, metric, None, pairs, sides[i], there, remarks, sums[i])
+    """The contrasts of the metrics, with what there is to say of them and of the others' means."""
+    others = (one for one in contrasts if one.position >= len(metrics))
+    matched = {_only_input(one.metric).key: one.sides for one in others}
+    for one in contrasts:
+        if one.position < len(metrics):
+            metric = metrics[one.position]
+            yield replace(one, remarks=[*notes, *_imbalance(metric, matched)])
 
 
 def _matched_inputs(metric: Metric) -> dict[str, str]:
@@ -350,7 +407,7 @@ def _contrasts(
     }
     position = {metric.name: i for i, metric in enumerate(metrics)}
     result = []
-    for metric, label, _ in per_class(metrics, replace(found, tables=found.tables[: len(metrics)])):
+    for metric, label, _ in per_class(metrics, found.tables[: len(metrics)]):
         at = position[metric.name]
         remarks = [notes[at], *_imbalance(metric, matched)]
         first, second = (of_one_class(metrics[at], table, label) for table in tables[at])

@@ -279,7 +279,7 @@ def measure(
     )
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
-        for position, (metric, label, table) in enumerate(per_class(metrics, found))
+        for position, (metric, label, table) in enumerate(per_class(metrics, found.tables))
     )
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
 
@@ -365,10 +365,10 @@ def check_names(keys: Sequence[str], columns: Sequence[str]) -> None:
             raise EvalError(f"column {name!r} is both a slice key and the system")
 
 
-def per_class(metrics: Sequence[Metric], found: Reduced) -> list[tuple[Metric, Any, Any]]:
+def per_class(metrics: Sequence[Metric], tables: Sequence[Any]) -> list[tuple[Metric, Any, Any]]:
     """The metrics with their tables, those per class once for every class."""
     result: list[tuple[Metric, Any, Any]] = []
-    for metric, table in zip(metrics, found.tables, strict=True):
+    for metric, table in zip(metrics, tables, strict=True):
         if metric.per_class is None:
             result.append((metric, None, table))
             continue
