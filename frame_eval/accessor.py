@@ -11,6 +11,7 @@ import polars as pl
 from frame_eval.columns import Columns, Source
 from frame_eval.evaluation import Bound, with_roles
 from frame_eval.running import Run
+from frame_eval.slices import Crossed
 from frame_eval.verbs.bootstrap import bootstrap
 from frame_eval.verbs.compare import compare
 from frame_eval.verbs.confusion import confusion
@@ -61,7 +62,7 @@ class Evaluation(Bound[R]):
         system: Columns | None = None,
         example: Columns | None = None,
         trial: Columns | None = None,
-        cluster: Columns | None = None,
+        cluster: Columns | Crossed | None = None,
         weight: Source | None = None,
         strata: Columns | None = None,
     ) -> Evaluation[R]:

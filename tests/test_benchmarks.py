@@ -25,7 +25,7 @@ def test_the_short_coverage_study_runs() -> None:
     command = [sys.executable, "-m", "benchmarks.coverage", "--short"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("## ") == 9
+    assert done.stdout.count("## ") == 12
 
 
 def test_the_short_mode_of_the_scales_runs() -> None:

@@ -155,13 +155,21 @@ CURVES = {
 @pytest.mark.parametrize("kind", CURVES)
 @pytest.mark.parametrize(
     "options",
-    [{"cluster": "c"}, {"weight": "w"}, {"cluster": "c", "weight": "w"}, {}],
-    ids=["clusters", "weights", "both", "neither"],
+    [
+        {"cluster": "c"},
+        {"weight": "w"},
+        {"cluster": "c", "weight": "w"},
+        {"cluster": fe.crossed("c", "d")},
+        {"cluster": fe.crossed("c", "d"), "weight": "w"},
+        {},
+    ],
+    ids=["clusters", "weights", "both", "crossed", "crossed, weights", "neither"],
 )
 @pytest.mark.parametrize("block", [2_000_000, 50])
 def test_bands_are_the_intervals_of_a_summary(kind, options, block, monkeypatch):
     monkeypatch.setattr(curves, "_ENTRIES", block)
-    frame = FRAMES["tied"][:120].with_columns(c=pl.int_range(pl.len()) // 3 % 25)
+    row = pl.int_range(pl.len())
+    frame = FRAMES["tied"][:120].with_columns(c=row // 3 % 25, d=row * 7 % 9)
     found = frame.eval.curve(kind, "y", "p", by="m", level=0.9, **options)
     for row in found.iter_rows(named=True):
         part = frame.filter(m=row["m"]).with_columns(flagged=pl.col("p") >= row["threshold"])
@@ -184,9 +192,12 @@ def test_bands_are_the_intervals_of_a_summary(kind, options, block, monkeypatch)
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
-@pytest.mark.parametrize("options", [{"cluster": "c"}, {"weight": "w"}])
+@pytest.mark.parametrize(
+    "options", [{"cluster": "c"}, {"weight": "w"}, {"cluster": fe.crossed("c", "d")}], ids=str
+)
 def test_bands_of_bins_are_the_intervals_of_a_summary(strategy, options):
-    frame = FRAMES["distinct"].with_columns(c=pl.int_range(pl.len()) % 20)
+    row = pl.int_range(pl.len())
+    frame = FRAMES["distinct"].with_columns(c=row % 20, d=row // 20 % 9)
     found = frame.eval.curve("reliability", "y", "p", bins=4, strategy=strategy, **options)
     assert found.height == 4
     for row in found.iter_rows(named=True):

@@ -57,6 +57,12 @@ VERBS: dict[str, Any] = {
     "best_threshold": lambda e: e.best_threshold("label", "score", fbeta=1.0, system="model"),
     "operating_point": lambda e: e.operating_point("label", "score", 0.5, by="lang", cluster="doc"),
     "worst": lambda e: e.worst(ACCURACY, by=fe.each("lang", "kind"), system="model"),
+    "worst, crossed": lambda e: e.worst(
+        ACCURACY, by="kind", system="model", cluster=fe.crossed("doc", "lang"), resamples=200
+    ),
+    "curve, crossed": lambda e: e.curve(
+        "pr", "label", "score", system="model", cluster=fe.crossed("doc", "lang")
+    ),
     "poststratify": lambda e: e.poststratify(
         ACCURACY, by="lang", target={"sw": 0.5, "de": 0.3, "fr": 0.2}, system="model", cluster="doc"
     ),

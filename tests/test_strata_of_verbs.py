@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import frame_eval as fe
-from frame_eval.inference.simultaneous import influences_by_unit
+from frame_eval.inference.covariance import influences_by_unit
 from frame_eval.inference.variance import stratified
 from frame_eval.reduce import Roles
 from frame_eval.verbs.summary import measure, slices

@@ -462,6 +462,19 @@ def _long(frame: pl.DataFrame) -> pl.DataFrame:
 # The worst of many slices.
 
 
+def at_once(frame: pl.DataFrame, metric: fe.Metric, roles: Any) -> tuple[np.ndarray, Limits]:
+    """The estimates of the slices of every replicate, and their simultaneous limits."""
+    found = [
+        one.eval.summary(metric, by="slice", simultaneous=True, resamples=999, **roles)
+        for one in frame.partition_by("replicate")
+    ]
+    estimates, low, high = (
+        np.array([one[name].cast(pl.Float64).to_numpy() for one in found])
+        for name in ("estimate", "ci_low", "ci_high")
+    )
+    return estimates, (low, high)
+
+
 def worst(rates: Sequence[float], rows: int, icc: float = 0.0, effort: Effort = FULL) -> Cell:
     """Coverage of the true rate of the slice that looks worst.
 
@@ -482,12 +495,8 @@ def worst(rates: Sequence[float], rows: int, icc: float = 0.0, effort: Effort = 
     picked = hits.argmin(1)
     roles: Any = {"cluster": "cluster"} if icc else {}
     metric = fe.rate("x")
-    together = [
-        limits_of(one.eval.summary(metric, by="slice", simultaneous=True, resamples=999, **roles))
-        for one in frame.partition_by("replicate")
-    ]
+    _, every = at_once(frame, metric, roles)
     single = limits_of(frame.eval.summary(metric, by=["replicate", "slice"], **roles))
-    every = np.array([low for low, _ in together]), np.array([high for _, high in together])
     found = hits / rows
     bare = usual.normal(found, np.sqrt(found * (1 - found) / rows))
     oracle = float(2 * usual.Z * np.sqrt(truth * (1 - truth) / rows).mean())

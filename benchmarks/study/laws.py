@@ -73,6 +73,31 @@ def values(
     return np.sqrt(icc) * effect + np.sqrt(1 - icc) * rng.normal(size=effect.shape)
 
 
+def ratings(items: int, raters: int, each: int) -> tuple[np.ndarray, np.ndarray]:
+    """The item and the rater of every row: so many raters see each item, all of them as often."""
+    item = np.repeat(np.arange(items), each)
+    # The next raters in turn; one further after each round, so that others are together.
+    return item, (np.arange(len(item)) + item // raters) % raters
+
+
+def rated(
+    rng: np.random.Generator,
+    replicates: int,
+    item: np.ndarray,
+    rater: np.ndarray,
+    of_item: float,
+    of_rater: float,
+) -> np.ndarray:
+    """Standard normal values (replicates, rows) with normal effects of items and of raters."""
+    effects = [rng.normal(size=(replicates, way.max() + 1))[:, way] for way in (item, rater)]
+    noise = rng.normal(size=(replicates, len(item)))
+    return (
+        np.sqrt(of_item) * effects[0]
+        + np.sqrt(of_rater) * effects[1]
+        + np.sqrt(1 - of_item - of_rater) * noise
+    )
+
+
 def rows_of(array: np.ndarray, sizes: tuple[int, ...], name: str = "x") -> pl.DataFrame:
     """Values (replicates, rows) as a frame with ``replicate`` and ``cluster``."""
     replicates, rows = array.shape

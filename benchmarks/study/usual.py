@@ -54,6 +54,23 @@ def cr1_error(residuals: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.sqrt(clusters / (clusters - 1) * (residuals**2).sum(1)) / rows
 
 
+def two_way_error(x: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The error of the mean of values (replicates, rows) in a two-way cluster regression.
+
+    As statsmodels has it: CR1 one way, the other way, less both together; NaN where that is under
+    0.
+    """
+    off, total = x - x.mean(1, keepdims=True), np.zeros(len(x))
+    both = np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].ravel()
+    for way, sign in ((first, 1), (second, 1), (both, -1)):
+        order = np.argsort(way, kind="stable")
+        starts = np.flatnonzero(np.diff(way[order], prepend=-1))
+        sums = np.add.reduceat(off[:, order], starts, axis=1)
+        total += sign * cr1_error(sums, np.array(x.shape[1])) ** 2
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.sqrt(total))
+
+
 def cr1(estimate: np.ndarray, error: np.ndarray, clusters: int) -> tuple[Limits, Limits]:
     """CR1 limits with the normal (statsmodels' default) and with t(C - 1)."""
     t = stats.t.ppf(0.975, clusters - 1)

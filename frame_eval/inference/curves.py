@@ -11,7 +11,7 @@ import numpy as np
 
 from frame_eval.errors import EvalError
 from frame_eval.inference.intervals import intervals
-from frame_eval.inference.linear import group_codes, linear
+from frame_eval.inference.linear import Linear, crossed, group_codes, linear
 from frame_eval.inference.proportion import wilson
 from frame_eval.metrics.core import Sums
 from frame_eval.metrics.means import rate
@@ -31,10 +31,12 @@ class Counts(NamedTuple):
 
 
 Part: TypeAlias = "Callable[[Counts], Floats]"
+# From the parts of some rows and of all: hits and trials, by point and unit.
+Parts: TypeAlias = "Callable[[Floats, Floats], tuple[Floats, Floats]]"
 
 
 @dataclass(frozen=True)
-class Units:
+class Way:
     """The rows behind the cells of a curve by unit, for bands of dependent or weighted rows.
 
     ``parts`` has what is added up (positives, negatives) of every row of a table: first the weights
@@ -61,13 +63,16 @@ class Units:
         sums = [np.bincount(key, part[there], size) for part in self.parts]
         return np.array(sums, float).reshape(len(self.parts), points, self.size)
 
-    def flagged(self, at: Ints) -> Iterator[tuple[slice, Floats]]:
-        """Blocks of thresholds with the parts that each flags, which are the first ``at`` cells
-        from the top.
+    def total(self) -> Floats:
+        """The parts of all rows by unit, at one point."""
+        return self.added(np.zeros_like(self.unit), 1)
+
+    def flagged(self, at: Ints, step: int) -> Iterator[Floats]:
+        """The parts that each of some thresholds flags, which are the first ``at`` cells from the
+        top, for so many of them at once.
         """
         first = np.searchsorted(at, self.cell.max(initial=0) + 1 - self.cell)
         before: Any = np.zeros((len(self.parts), 1, self.size))
-        step = max(1, _ENTRIES // self.size)
         for start in range(0, len(at), step):
             points = min(step, len(at) - start)
             inside = (first >= start) & (first < start + points)
@@ -75,10 +80,10 @@ class Units:
             block[:, :1] += before
             block = np.cumsum(block, axis=1)
             before = block[:, -1:]
-            yield slice(start, start + points), block
+            yield block
 
-    def limits(self, hits: Floats, trials: Floats, level: float) -> tuple[Floats, Floats]:
-        """The interval that a summary has for the share of hits, from both by point and unit.
+    def linear(self, hits: Floats, trials: Floats) -> Linear:
+        """The share of hits of every point, linearised, from both by point and unit.
 
         Both have the weights, the numbers and the squares of the weights.
         """
@@ -111,14 +116,44 @@ class Units:
             weighted=self.weighted,
             strata=self.strata,
         )
-        found = linear(_SHARE, table, points, 1)
-        made = intervals(_SHARE, found, "auto", level, clustered=not self.single)
+        return linear(_SHARE, table, points, 1)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The rows behind a curve by unit; with crossed clusters one way, another, and by both."""
+
+    ways: tuple[Way, ...]
+
+    def at_thresholds(self, at: Ints, parts: Parts, level: float) -> tuple[Floats, Floats]:
+        """The limits of a share at thresholds, which flag the first ``at`` cells from the top."""
+        low, high = np.full((2, len(at)), np.nan)
+        step = max(1, _ENTRIES // max(way.size for way in self.ways))
+        totals = [way.total() for way in self.ways]
+        blocks = zip(*(way.flagged(at, step) for way in self.ways), strict=True)
+        for number, flagged in enumerate(blocks):
+            points = slice(number * step, (number + 1) * step)
+            both = zip(flagged, totals, strict=True)
+            low[points], high[points] = self._limits([parts(*of) for of in both], level)
+        return low, high
+
+    def in_bins(self, bin_of: Ints, bins: int, parts: Parts, level: float) -> tuple[Floats, Floats]:
+        """The limits of a share in bins of cells."""
+        sums = [(way.added(bin_of[way.cell], bins), way.total()) for way in self.ways]
+        return self._limits([parts(*of) for of in sums], level)
+
+    def _limits(
+        self, shares: Sequence[tuple[Floats, Floats]], level: float
+    ) -> tuple[Floats, Floats]:
+        """The interval that a summary has for the share of hits, from hits and trials each way."""
+        found = crossed(*(way.linear(*of) for way, of in zip(self.ways, shares, strict=True)))
+        made = intervals(_SHARE, found, "auto", level, clustered=not self.ways[0].single)
         return made.low, made.high
 
 
 def by_group(
     table: Table, systems: int, of_units: Sequence[str]
-) -> Iterator[tuple[int, Sums, Units]]:
+) -> Iterator[tuple[int, Sums, Way]]:
     """The sums of every group (slice and system) by cell, and some of them by unit."""
     table = table.take(table.rows > 0)
     code = group_codes(table, systems)
@@ -136,7 +171,7 @@ def by_group(
             squares = centred + part.sums**2 / part.rows[:, None]
         parts = [part.sums[:, columns], part.plain[:, columns], squares[:, columns]]
         unit, of_row = np.unique(part.unit, return_inverse=True)
-        units = Units(
+        way = Way(
             cell,
             of_row,
             np.concatenate(parts, axis=1).T,
@@ -144,7 +179,7 @@ def by_group(
             part.weighted,
             None if part.strata is None else part.strata[unit],
         )
-        yield int(code[start]), Sums(sums, (part.classes[0][cells],)), units
+        yield int(code[start]), Sums(sums, (part.classes[0][cells],)), way
 
 
 def _entered(values: Floats, measure: Callable[[Any], Any], parts: int) -> Ints:
@@ -238,17 +273,17 @@ class Flagged:
     def _limits(
         self, hits: Part, trials: Part, share: Floats, whole: Floats, level: float
     ) -> tuple[Floats, Floats]:
-        low, high = np.full((2, len(share)), np.nan)
         if self.units is None:
+            low, high = np.full((2, len(share)), np.nan)
             there = (whole > 0) & self.counted
             low[there], high[there] = wilson(share[there], whole[there], level)
             return low, high
-        total = self.units.added(np.zeros_like(self.units.unit), 1)
-        for points, block in self.units.flagged(self.at):
-            counts = Counts(block[0::2], block[1::2], total[0::2], total[1::2])
-            of = hits(counts), np.broadcast_to(trials(counts), block[0::2].shape)
-            low[points], high[points] = self.units.limits(*of, level)
-        return low, high
+
+        def parts(flagged: Floats, total: Floats) -> tuple[Floats, Floats]:
+            counts = Counts(flagged[0::2], flagged[1::2], total[0::2], total[1::2])
+            return hits(counts), np.broadcast_to(trials(counts), flagged[0::2].shape)
+
+        return self.units.at_thresholds(self.at, parts, level)
 
 
 def _tp(c: Counts) -> Floats:
@@ -408,11 +443,12 @@ def routed(
         accuracy, among_kept = (f.tp + handed_on("other")) / whole, f.tp / kept
     low, high = np.full((2, len(kept)), np.nan)
     if units is not None:
-        total = units.added(np.zeros_like(units.unit), 1)
-        for part, block in units.flagged(f.at):
-            right = block[0::3] + total[2::3] - block[2::3]
-            every = np.broadcast_to(total[0::3] + total[1::3], right.shape)
-            low[part], high[part] = units.limits(right, every, level)
+
+        def parts(flagged: Floats, total: Floats) -> tuple[Floats, Floats]:
+            right = flagged[0::3] + total[2::3] - flagged[2::3]
+            return right, np.broadcast_to(total[0::3] + total[1::3], right.shape)
+
+        low, high = units.at_thresholds(f.at, parts, level)
     elif counted:
         low, high = wilson(accuracy, whole, level)
     return {
@@ -425,6 +461,10 @@ def routed(
         "cost": (paid("cost") + handed_on("extra")) / whole,
         "n": f.n,
     }
+
+
+def _positives(own: Floats, _: Floats) -> tuple[Floats, Floats]:
+    return own[0::2], own[0::2] + own[1::2]
 
 
 def reliability(
@@ -458,9 +498,8 @@ def reliability(
         predicted, share = mass / (pos + neg), pos / (pos + neg)
     lower, upper = np.full((2, len(share)), np.nan)
     if units is not None:
-        place = np.cumsum(np.diff(code, prepend=code[0]) > 0)[units.cell]
-        parts = units.added(place, len(share))
-        lower, upper = units.limits(parts[0::2], parts[0::2] + parts[1::2], level)
+        bin_of = np.cumsum(np.diff(code, prepend=code[0]) > 0)
+        lower, upper = units.in_bins(bin_of, len(share), _positives, level)
     elif counted:
         lower, upper = wilson(share, pos + neg, level)
     observed = {"observed": share, "observed_low": lower, "observed_high": upper}

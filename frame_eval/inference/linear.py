@@ -107,10 +107,20 @@ def combined(coefficients: Floats, place: Ints, sums: Floats) -> Floats:
     return np.zeros(len(place)) if total is None else total
 
 
-def crossed(first: Linear, second: Linear, both: Linear) -> Linear:
-    """A metric linearised in units of one way of clustering, of another, and of both together."""
-    clusters = np.minimum(first.clusters, second.clusters)
-    return replace(first, crossed=(first, second, both), clusters=clusters)
+def crossed(first: Linear, *others: Linear) -> Linear:
+    """A metric linearised in units of one way of clustering, of another, and of both together.
+
+    Without the other two as it is.
+    """
+    if not others:
+        return first
+    clusters = np.minimum(first.clusters, others[0].clusters)
+    return replace(first, crossed=(first, *others), clusters=clusters)
+
+
+def ways_of(found: Linear) -> tuple[Linear, ...]:
+    """The linearisation in every way of clustering; the last of three is by both together."""
+    return found.crossed or (found,)
 
 
 def put_strata(strata: Ints | None, place: Ints, size: int) -> Ints | None:

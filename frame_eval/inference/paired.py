@@ -79,8 +79,7 @@ def paired(
     both = _pairs(metric, sides, cluster_of)
     with np.errstate(divide="ignore", invalid="ignore"):
         joint, counted = _side_by_side(metric, both, scale)
-    if ways:
-        joint = crossed(joint, *(_joint(_pairs(metric, sides, way), scale) for way in ways))
+    joint = crossed(joint, *(_joint(_pairs(metric, sides, way), scale) for way in ways))
     grouped = joint.clusters < joint.n
     with np.errstate(divide="ignore", invalid="ignore"):
         alike = scale == 1 and not both.a.weighted and both.a.strata is None
@@ -122,8 +121,7 @@ def analysed(
 
 def joint(metric: Metric, sides: Sides, cluster_of: Ints, ways: Sequence[Ints] = ()) -> Linear:
     """The differences of two systems by slice, linearised over clusters, and in other ``ways``."""
-    first, *others = (_joint(_pairs(metric, sides, of), 1.0) for of in (cluster_of, *ways))
-    return crossed(first, *others) if others else first
+    return crossed(*(_joint(_pairs(metric, sides, of), 1.0) for of in (cluster_of, *ways)))
 
 
 def _pairs(metric: Metric, sides: Sides, cluster_of: Ints) -> Pairs:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
-from frame_eval.inference.linear import Linear, Sample, linear, put_strata, scattered
+from frame_eval.inference.covariance import (
+    covariance,
+    influences_by_unit,
+    most_units,
+    products,
+)
+from frame_eval.inference.linear import (
+    Linear,
+    Sample,
+    crossed,
+    linear,
+    put_strata,
+    scattered,
+    ways_of,
+)
 from frame_eval.inference.pooling import Pooled, pooled, rate_variances
 from frame_eval.inference.resample import Draws
-from frame_eval.inference.simultaneous import Family, influences_by_unit, joint_family
-from frame_eval.inference.variance import Variance, cr2
+from frame_eval.inference.simultaneous import Family, drawn_family, joint_family
+from frame_eval.inference.variance import Variance, cr2, two_way
 from frame_eval.metrics.core import Metric
 from frame_eval.table import Floats, Ints, Table, stacked
 
@@ -66,33 +81,33 @@ def chosen_groups(found: Linear, groups: Ints) -> Linear:
         samples=samples,
         totals=totals,
         strata=None if found.strata is None else found.strata[rows],
+        crossed=tuple(chosen_groups(way, groups) for way in found.crossed or ()) or None,
     )
 
 
 def against_rest(
-    metric: Metric, whole: Table, parts: list[Table], *, clustered: bool, sign: float
+    metric: Metric,
+    ways: Sequence[tuple[Table, list[Table]]],
+    *,
+    clustered: bool,
+    sign: float,
 ) -> Contrast:
     """Every slice against the rest of the rows, clusters that are in both included.
 
-    ``whole`` is the table of all rows of a system, ``parts`` those of its slices. The difference is
-    linearised as that of two samples, with CR2 errors and Satterthwaite degrees of freedom; for
-    proportions the variances are those under the hypothesis that both have the rate of the whole,
-    so that a slice that is all wrong has one too. ``sign`` is 1 where lower values are worse, -1
-    where higher ones are.
+    For each way of clustering (of crossed ones also by both together) there is the table of all
+    rows of a system, and those of its slices. The difference is linearised as that of two samples,
+    with CR2 errors and Satterthwaite degrees of freedom; for proportions the variances are those
+    under the hypothesis that both have the rate of the whole, so that a slice that is all wrong has
+    one too. ``sign`` is 1 where lower values are worse, -1 where higher ones are.
     """
-    rests = [whole.without(part) for part in parts]
-    sides = [
-        replace(table, slice=np.full_like(table.slice, j), system=np.full_like(table.system, side))
-        for side, tables in ((0, parts), (1, rests))
-        for j, table in enumerate(tables)
-    ]
-    found = linear(metric, stacked(sides), len(parts), 2)
-    joint = _two_samples(found)
+    sides = [_and_rest(metric, *way) for way in ways]
+    found, joint = crossed(*sides), crossed(*map(_two_samples, sides))
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = cr2(joint)
         value, scale = joint.estimate, joint.estimate
         if metric.proportion is not None:
             scale = found.share[0::2] - found.share[1::2]
+            whole, _ = ways[0]
             everything = replace(
                 whole, slice=np.zeros_like(whole.slice), system=np.zeros_like(whole.system)
             )
@@ -100,6 +115,17 @@ def against_rest(
             variance = _under_null(found, variance, rate, clustered=clustered)
         p = scipy.special.stdtr(variance.df, sign * scale / np.sqrt(variance.value))
     return Contrast(found.estimate[1::2], value, p)
+
+
+def _and_rest(metric: Metric, whole: Table, parts: list[Table]) -> Linear:
+    """Every part of all rows as one system of a slice, and the rest as another."""
+    rests = [whole.without(part) for part in parts]
+    sides = [
+        replace(table, slice=np.full_like(table.slice, j), system=np.full_like(table.system, side))
+        for side, tables in ((0, parts), (1, rests))
+        for j, table in enumerate(tables)
+    ]
+    return linear(metric, stacked(sides), len(parts), 2)
 
 
 def _two_samples(found: Linear) -> Linear:
@@ -196,12 +222,8 @@ def partially_pooled(metric: Metric, found: Linear, level: float, *, clustered: 
     share = metric.proportion is not None
     if share:
         variance = rate_variances(found.share, found.n, variance)
-    covariance = variance
-    if clustered:
-        inflated = _inflated(found)
-        covariance = inflated.T @ inflated
-        np.fill_diagonal(covariance, variance)
-    made = pooled(found.share if share else found.estimate, covariance, level)
+    together = covariance([found], variance) if clustered else variance
+    made = pooled(found.share if share else found.estimate, together, level)
     shown = metric.proportion.map if metric.proportion is not None else None
     values = [made.estimate, made.low, made.high]
     if share:
@@ -212,37 +234,22 @@ def partially_pooled(metric: Metric, found: Linear, level: float, *, clustered: 
     return replace(made, estimate=estimate, low=low, high=high)
 
 
-def _inflated(found: Linear) -> Floats:
-    """The influences of units on groups, as units x groups, inflated by their leverage."""
-    influence, share = influences_by_unit(found, 1 + int(found.unit.max(initial=0)))
-    inflated: Floats = influence / np.sqrt(1 - np.minimum(share, 1 - 1e-9))
-    return inflated
-
-
 def all_differences(
     found: Linear, variance: Variance, draws: Draws, level: float, *, clustered: bool
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """All pairs of groups, with simultaneous limits of the first less the second.
 
-    With clusters the family is that of signs on the joint influences, else of independent normal
-    groups.
+    With clusters the family is that of signs on the joint influences, with crossed ones of normal
+    draws with their covariance, else of independent normal groups.
     """
     groups = len(found.estimate)
     first, second = np.triu_indices(groups, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_first, of_second = variance.value[first], variance.value[second]
         if clustered:
-            units = 1 + int(found.unit.max(initial=0))
-            influence, share = influences_by_unit(found, units)
-            inflated = _inflated(found)
-            cross = inflated.T @ inflated
-            both = of_first + of_second - 2 * cross[first, second]
+            both = _of_differences(found, variance, first, second)
             df = _welch(of_first, variance.df[first], of_second, variance.df[second])
-            parts = (
-                (influence[:, a] - influence[:, b], (share[:, a] + share[:, b]) / 2, df[a_b])
-                for a, b, a_b in _chunks(first, second)
-            )
-            family = joint_family(list(parts), draws)
+            family = _of_pairs(found, variance, df, draws)
         else:
             both, df = of_first + of_second, np.full(len(first), np.inf)
             family = _independent_pairs(np.sqrt(variance.value), draws)
@@ -251,6 +258,33 @@ def all_differences(
         )
     difference = found.estimate[first] - found.estimate[second]
     return first, second, difference - half, difference + half
+
+
+def _of_pairs(found: Linear, variance: Variance, df: Floats, draws: Draws) -> Family:
+    """The family of the differences of all pairs of groups, which have these degrees of freedom."""
+    if found.crossed is not None:
+        together = covariance([found], variance.value)
+        return drawn_family(together, variance.df, draws, differences=True)
+    influence, share = influences_by_unit(found, most_units([found]))
+    parts = (
+        (influence[:, a] - influence[:, b], (share[:, a] + share[:, b]) / 2, df[a_b])
+        for a, b, a_b in _chunks(*np.triu_indices(len(found.estimate), 1))
+    )
+    return joint_family(list(parts), draws)
+
+
+def _of_differences(found: Linear, variance: Variance, first: Ints, second: Ints) -> Floats:
+    """The variances of the first groups less the second ones, which may share units.
+
+    What a group is given beyond its own variance is added.
+    """
+    ways = []
+    for way in ways_of(found):
+        own = cr2(way).value
+        ways.append(own[first] + own[second] - 2 * products([way])[first, second])
+    between = ways[0] if len(ways) == 1 else two_way(*ways)
+    given = variance.value - np.nan_to_num(cr2(found).value)
+    return between + given[first] + given[second]
 
 
 def _chunks(first: Ints, second: Ints) -> list[tuple[Ints, Ints, Ints]]:

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from frame_eval.inference.linear import Linear, scattered
+from frame_eval.inference.covariance import covariance, influences_by_unit, most_units, rooted
+from frame_eval.inference.linear import Linear
 from frame_eval.inference.resample import Draws, coins
-from frame_eval.inference.variance import cr2, within_strata
+from frame_eval.inference.variance import cr2
 from frame_eval.table import Floats
+
+_MOST_DRAWN = 200  # estimates whose joint law is drawn
+_MOST_UNITS = 100  # that a covariance is drawn from: more hardly vary
 
 
 @dataclass(frozen=True)
@@ -54,15 +58,20 @@ def family_of(members: Sequence[Linear], draws: Draws, *, clustered: bool) -> Fa
     draw is studentised anew (the wild bootstrap of Cameron, Gelbach and Miller 2008, its maximum as
     in Romano and Wolf 2005); t-statistics of different degrees of freedom are compared by their
     p-values. Independent units in disjoint groups make independent members (Sidak 1967), which is
-    cautious where groups overlap.
+    cautious where groups overlap. No signs give the errors of crossed clusters, of which what both
+    ways have in common is taken off: the law of the largest t is drawn from their covariance.
     """
     count = sum(int(np.isfinite(found.estimate).sum()) for found in members)
     if not clustered:
         return Family(count)
-    units = 1 + max(int(found.unit.max(initial=0)) for found in members)
     # Metrics without errors have no samples, and no intervals to hold.
     usable = [found for found in members if found.samples]
-    parts = [(*influences_by_unit(found, units), cr2(found).df) for found in usable]
+    df = [cr2(found).df for found in usable]
+    if any(found.crossed is not None for found in usable):
+        every = np.concatenate(df)
+        return drawn_family(covariance(usable, np.ones(len(every))), every, draws)
+    units = most_units(members)
+    parts = [(*influences_by_unit(found, units), of) for found, of in zip(usable, df, strict=True)]
     return joint_family(parts, draws)
 
 
@@ -101,17 +110,40 @@ def _confidences(influence: Floats, share: Floats, df: Floats, draws: Draws) -> 
     return np.concatenate(draws.blocks(largest, sum(influence.shape)))
 
 
-def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
-    """Influences and shares as units x groups, of which the squares sum to the variances.
+def drawn_family(
+    covariance: Floats, df: Floats, draws: Draws, *, differences: bool = False
+) -> Family:
+    """The family of estimates that are normal together, or of the ``differences`` of all pairs.
 
-    With strata the influences are those around the mean of their stratum, and have no shares.
+    Each draw is studentised by a covariance of its own, which is that of as many independent normal
+    units as the smallest of the degrees of freedom says (Wishart's law), so that the t-statistics
+    of two members are the more alike, numerators and denominators, the more these are correlated.
+    Members without degrees of freedom are left out; of more than 200 estimates, whose joint law is
+    not drawn, the family is that of independent ones, which never asks for less (Sidak 1967).
     """
-    groups = len(found.estimate)
-    at = found.unit * groups + found.group
-    size = units * groups
-    influence = np.sum([sample.influence for sample in found.samples], axis=0)
-    share = np.mean([sample.share for sample in found.samples], axis=0)
-    if found.strata is not None:
-        influence, share = within_strata(found), np.zeros_like(share)
-    of_influence, of_share = (scattered(at, values, size) for values in (influence, share))
-    return of_influence.reshape(units, groups), of_share.reshape(units, groups)
+    usable = np.flatnonzero(np.isfinite(df))
+    size = len(usable)
+    members = size * (size - 1) // 2 if differences else size
+    if not 1 < size <= _MOST_DRAWN:
+        return Family(members)
+    kept = covariance[np.ix_(usable, usable)]
+    own = np.add.outer(np.diag(kept), np.diag(kept))
+    alike = own - 2 * kept <= 1e-9 * own  # no difference varies, of a member to itself least
+    root, units = rooted(kept), int(np.clip(df[usable].min(), 1, _MOST_UNITS))
+
+    def largest(rows: int, generator: np.random.Generator) -> Floats:
+        normal = generator.standard_normal((rows, 1 + units, size)) @ root
+        z, sample = normal[:, 0], normal[:, 1:]
+        if differences:
+            products = np.matmul(sample.swapaxes(1, 2), sample) / units
+            own = np.diagonal(products, axis1=1, axis2=2)
+            variance = own[:, :, None] + own[:, None, :] - 2 * products
+            square = (z[:, :, None] - z[:, None, :]) ** 2 / np.where(alike, np.inf, variance)
+        else:
+            square = z**2 / np.mean(sample**2, axis=1)
+        t = np.sqrt(square.reshape(rows, -1).max(axis=1))
+        confidence: Floats = 1 - 2 * scipy.special.stdtr(units, -t)
+        return confidence
+
+    width = (1 + units) * size + differences * size**2
+    return Family(members, np.sort(np.concatenate(draws.blocks(largest, width))))

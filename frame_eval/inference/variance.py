@@ -133,14 +133,17 @@ def cr0(found: Linear) -> Variance:
 def _two_way(
     function: Callable[[Linear], Variance], first: Linear, second: Linear, both: Linear
 ) -> Variance:
-    """The variance of two-way clusters (Cameron, Gelbach and Miller 2011), on the fewer df.
-
-    V_1 + V_2 - V_12, but never under the larger of the first two, which it may be by chance.
-    """
+    """The variance of two-way clusters (Cameron, Gelbach and Miller 2011), on the fewer df."""
     one, other, common = (function(found) for found in (first, second, both))
-    value = np.maximum(one.value + other.value - common.value, np.maximum(one.value, other.value))
+    value = two_way(one.value, other.value, common.value)
     effect = np.maximum(one.effect, other.effect)
     return Variance(value, np.minimum(one.df, other.df), effect)
+
+
+def two_way(one: Floats, other: Floats, common: Floats) -> Floats:
+    """V_1 + V_2 - V_12, but never under the larger of the first two, which it may be by chance."""
+    value: Floats = np.maximum(one + other - common, np.maximum(one, other))
+    return value
 
 
 def stratified(found: Linear) -> Variance:

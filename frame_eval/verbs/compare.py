@@ -145,7 +145,7 @@ def compare(
     check_option("adjust", adjust, (*adjusting.METHODS, None))
     chosen = slices(by, overall)
     if isinstance(cluster, Crossed):
-        _check_crossed(method, simultaneous=simultaneous)
+        _check_crossed(method)
     ways = [Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)]
     drawn = method in differences.RESAMPLING
     for metric in check_metrics(metrics):
@@ -183,9 +183,9 @@ def compare(
     return rows[order]
 
 
-def _check_crossed(method: Method, *, simultaneous: bool) -> None:
-    if method not in ("auto", "cr0", "cr1", "cr2", None) or simultaneous:
-        raise EvalError("crossed clusters go with method='auto', 'cr1' or 'cr2', one at a time")
+def _check_crossed(method: Method) -> None:
+    if method not in ("auto", "cr0", "cr1", "cr2", None):
+        raise EvalError(f"crossed clusters go with method='auto', 'cr1' or 'cr2', not {method!r}")
 
 
 def _check_margin(metrics: Sequence[Metric], method: Method, margin: float | None) -> None:

@@ -197,7 +197,7 @@ def _shares(
     texts = {name: np.full(shape, None, object) for name in ("method", "note")}
     linearised = (_linearised(table, found.shape, classes, normalize) for table in ways)
     for (i, j, first), *others in zip(*linearised, strict=True):
-        one = crossed(first, *(other for *_, other in others)) if others else first
+        one = crossed(first, *(other for *_, other in others))
         made = intervals(SHARE, one, interval, level, clustered)
         values = (one.n, one.estimate, made.std_error, made.low, made.high, one.clusters)
         for name, value in zip(numbers, values, strict=True):

@@ -160,7 +160,9 @@ class Contrasts:
         for one in self.contrasts:
             if self.paired:
                 assert self.found.cluster_of is not None
-                joint = differences.joint(one.metric, one.sides, self.found.cluster_of)
+                joint = differences.joint(
+                    one.metric, one.sides, self.found.cluster_of, self.crossed
+                )
             else:
                 joint = one.sides[0]
             members.setdefault(one.position, []).append(joint)

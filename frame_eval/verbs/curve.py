@@ -18,9 +18,9 @@ from frame_eval.inference.ranked import sums_of
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.scores import sides
 from frame_eval.reduce import Reduced, Roles, Table, reduce
-from frame_eval.slices import By, slices
+from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices
 from frame_eval.verbs.results import with_keys
-from frame_eval.verbs.summary import check_level, check_names
+from frame_eval.verbs.summary import check_level, check_names, check_ways
 
 Kind: TypeAlias = Literal[
     "roc", "pr", "det", "threshold", "gain", "risk_coverage", "abstention", "reliability"
@@ -52,7 +52,7 @@ def curve(
     system: Columns | None = None,
     example: Columns | None = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     overall: bool = False,
@@ -106,8 +106,9 @@ def curve(
     level
         Of the pointwise bands, ``<rate>_low`` and ``<rate>_high``: the interval that
         :func:`summary` has for the rate at that threshold, Wilson's on the count behind it, or with
-        clusters or weights on the effective size. Null at another prevalence. Bands over many
-        clusters (or different weights) take time in proportion to ``points``.
+        clusters (also :func:`crossed` ones) or weights on the effective size. Null at another
+        prevalence. Bands over many clusters (or different weights) take time in proportion to
+        ``points``.
     missing
         Null or NaN in label or score: ``"raise"`` or ``"drop"``.
 
@@ -138,10 +139,10 @@ def curve(
     check_whole("bins", bins, 1)
     _check_prevalence(kind, at_prevalence)
     check_level(level)
-    roles = roles_of_rows(system, example, trial, cluster, weight, strata)
-    grouped = bool(roles.cluster or roles.strata) or weight is not None
+    ways = roles_of_rows(system, example, trial, cluster, weight, strata)
+    grouped = bool(ways[0].cluster or ways[0].strata) or weight is not None
     found = at_thresholds(
-        frame, label, score, positive, by, roles, overall=overall, missing=missing, tabled=grouped
+        frame, label, score, positive, by, ways, overall=overall, missing=missing, tabled=grouped
     )
     blocks = []
     for group, sums, units in groups_of(found, ("pos", "neg") if grouped else ()):
@@ -153,21 +154,26 @@ def curve(
                 flagged = flagged.at_prevalence(at_prevalence)
             columns = points_of(kind, flagged, points, level)
         blocks.append((group, columns, _note(kind, sums)))
-    return assembled(found, blocks, kind)
+    return assembled(found[0], blocks, kind)
 
 
 def roles_of_rows(
     system: Columns | None,
     example: Columns | None,
     trial: Columns | None,
-    cluster: Columns | None,
+    cluster: Columns | Crossed | None,
     weight: Source | None,
     strata: Columns | None,
-) -> Roles:
-    """Roles of which every row counts alike, the trials of an example being a cluster."""
+) -> list[Roles]:
+    """Roles of which every row counts alike, the trials of an example being a cluster.
+
+    Of crossed clusters the roles of each way, and of both together.
+    """
     repeated = Roles.of(system, example, trial, None, weight).trial
     units = example if cluster is None and repeated else cluster
-    return Roles.of(system, None, None, units, weight, strata)
+    ways = [Roles.of(system, None, None, way, weight, strata) for way in cluster_ways(units)]
+    check_ways(ways)
+    return ways
 
 
 def at_thresholds(
@@ -176,18 +182,18 @@ def at_thresholds(
     scores: Source,
     positive: Any,
     by: By,
-    roles: Roles,
+    ways: Sequence[Roles],
     *,
     overall: bool,
     missing: str,
     tabled: bool = False,
-) -> Reduced:
+) -> list[Reduced]:
     """Positives and negatives at every distinct score of every slice and system.
 
-    With ``tabled`` also of every unit.
+    With ``tabled`` also of every unit, in each of the ``ways``.
     """
     chosen = slices(by, overall)
-    check_names((*chosen.shown, *roles.system), NAMES)
+    check_names((*chosen.shown, *ways[0].system), NAMES)
     counts = Metric(
         "counts",
         {"y": label_of(label, positive), "s": score(scores)},
@@ -197,19 +203,29 @@ def at_thresholds(
         ordered=True,
         counts=True,
     )
-    return reduce(frame, [counts], chosen, roles, missing=missing, moments=tabled, tabled=tabled)
+    how = {"missing": missing, "moments": tabled, "tabled": tabled}
+    return in_ways(frame, counts, chosen, ways, **how)
+
+
+def in_ways(
+    frame: Any, metric: Metric, chosen: Slices, ways: Sequence[Roles], **how: Any
+) -> list[Reduced]:
+    """One metric of a frame by the units of each way."""
+    return [reduce(frame, [metric], chosen, roles, **how) for roles in ways]
 
 
 def groups_of(
-    found: Reduced, of_units: Sequence[str] = ()
+    found: Sequence[Reduced], of_units: Sequence[str] = ()
 ) -> Iterator[tuple[int, Sums, Units | None]]:
     """The sums of every slice and system that has rows; and those ``of_units``, if any."""
-    table = found.tables[0]
-    if isinstance(table, Table):
-        for group, sums, units in by_group(table, found.shape[1], of_units):
-            yield group, sums, units if of_units else None
+    first, systems = found[0].tables[0], found[0].shape[1]
+    if isinstance(first, Table):
+        ways = [by_group(one.tables[0], systems, of_units) for one in found]
+        for same in zip(*ways, strict=True):
+            group, sums, _ = same[0]
+            yield group, sums, Units(tuple(way for *_, way in same)) if of_units else None
     else:
-        for group, sums in sums_of(table):
+        for group, sums in sums_of(first):
             yield group, sums, None
 
 

@@ -15,7 +15,7 @@ from frame_eval.errors import EvalError, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import Flagged, point_of
 from frame_eval.reduce import result_frame
-from frame_eval.slices import By
+from frame_eval.slices import By, Crossed
 from frame_eval.verbs.curve import at_thresholds, groups_of, roles_of_rows
 from frame_eval.verbs.results import from_rows, with_keys
 from frame_eval.verbs.summary import check_level
@@ -36,7 +36,7 @@ def operating_point(
     system: Columns | None = None,
     example: Columns | None = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     overall: bool = False,
@@ -99,10 +99,10 @@ def operating_point(
     (0.667, 0.208, 0.939)
     """
     check_level(level)
-    roles = roles_of_rows(system, example, trial, cluster, weight, strata)
-    grouped = bool(roles.cluster or roles.strata) or weight is not None
+    ways = roles_of_rows(system, example, trial, cluster, weight, strata)
+    grouped = bool(ways[0].cluster or ways[0].strata) or weight is not None
     found = at_thresholds(
-        frame, label, score, positive, by, roles, overall=overall, missing=missing, tabled=grouped
+        frame, label, score, positive, by, ways, overall=overall, missing=missing, tabled=grouped
     )
     groups, points = [], []
     of_units = ("pos", "neg") if grouped else ()
@@ -111,8 +111,8 @@ def operating_point(
         points.append(Flagged.of(sums, counted=not grouped, units=units))
     if not groups:
         raise EvalError("no row of any slice has a label and a score: nothing is flagged or not")
-    code, systems = np.array(groups), found.shape[1]
-    of_groups = (found.slices, code // systems), (found.systems, code % systems)
+    code, systems = np.array(groups), found[0].shape[1]
+    of_groups = (found[0].slices, code // systems), (found[0].systems, code % systems)
     chosen = _thresholds(threshold, with_keys(pl.DataFrame({"__fe_group": code}), *of_groups))
     rows = [_row(at, point, level) for at, point in zip(chosen["threshold"], points, strict=True)]
     whole = (*COUNTS, "n") if weight is None else ("n",)

@@ -14,13 +14,13 @@ from frame_eval.errors import EvalError, check_option
 from frame_eval.evaluation import verb
 from frame_eval.inference.curves import routed
 from frame_eval.metrics.core import Metric
-from frame_eval.reduce import reduce
-from frame_eval.slices import By, slices
+from frame_eval.slices import By, Crossed, slices
 from frame_eval.verbs.curve import (
     NAMES,
     assembled,
     check_points,
     groups_of,
+    in_ways,
     roles_of_rows,
 )
 from frame_eval.verbs.summary import check_level, check_names
@@ -41,7 +41,7 @@ def routing(
     system: Columns | None = None,
     example: Columns | None = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     overall: bool = False,
@@ -106,8 +106,8 @@ def routing(
     if isinstance(fallback, (int, float)) and not 0 <= fallback <= 1:
         raise EvalError(f"fallback={fallback!r} is neither a column nor an accuracy in [0, 1]")
     chosen = slices(by, overall)
-    roles = roles_of_rows(system, example, trial, cluster, weight, strata)
-    check_names((*chosen.shown, *roles.system), (*NAMES, *COLUMNS))
+    ways = roles_of_rows(system, example, trial, cluster, weight, strata)
+    check_names((*chosen.shown, *ways[0].system), (*NAMES, *COLUMNS))
     inputs: dict[str, Input] = {"y": flag(correct), "s": score(confidence)}
     fixed: dict[str, float] = {}
     for name, given, build in (
@@ -122,13 +122,14 @@ def routing(
     sums = partial(_sums, [name for name in inputs if name not in ("y", "s")])
     metric = Metric("routing", inputs, sums, sums, cells=("s",), ordered=True)
     banded = "other" not in fixed
-    grouped = banded and (bool(roles.cluster or roles.strata) or weight is not None)
-    found = reduce(frame, [metric], chosen, roles, missing=missing, moments=grouped, tabled=grouped)
+    grouped = banded and (bool(ways[0].cluster or ways[0].strata) or weight is not None)
+    how = {"missing": missing, "moments": grouped, "tabled": grouped}
+    found = in_ways(frame, metric, chosen, ways if grouped else ways[:1], **how)
     blocks = [
         (group, routed(cells, fixed, points, level, counted=banded, units=units), None)
         for group, cells, units in groups_of(found, ("pos", "neg", "other") if grouped else ())
     ]
-    return assembled(found, blocks, "routing")
+    return assembled(found[0], blocks, "routing")
 
 
 def _sums(columns: Sequence[str], c: Any) -> Any:

@@ -87,7 +87,8 @@ def summary(
         same, however many trials it has.
     cluster
         The column(s) that identify what was sampled independently, such as documents or users;
-        default the example if given, else the row. :func:`crossed` for two ways at once.
+        default the example if given, else the row. :func:`crossed` for two ways at once, with
+        analytic intervals.
     weight
         A column of probability weights: scale-free, ``n`` stays the number of rows.
     strata
@@ -161,8 +162,8 @@ def summary(
         raise EvalError(f"simultaneous=True goes with analytic intervals, not {interval!r}")
     if details and drawn:
         raise EvalError(f"details=True goes with analytic intervals, not {interval!r}")
-    if len(roles) > 1 and (drawn or simultaneous or details):
-        raise EvalError("crossed clusters go with analytic intervals, one at a time, no details")
+    if len(roles) > 1 and (drawn or details):
+        raise EvalError("crossed clusters go with analytic intervals, and without details")
     moments = details or (interval is not None and not drawn)
     apart = not (drawn or simultaneous or details or len(roles) > 1)
     how = {"moments": moments, "alike": drawn, "tabled": details, "apart": apart}

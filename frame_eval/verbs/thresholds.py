@@ -107,11 +107,11 @@ def best_threshold(
     check_option("missing", missing, ("raise", "drop"))
     rule = _criterion(c_fp, c_fn, fbeta, min_recall, min_precision)
     roles = Roles.of(system, None, None, None, weight)
-    found = at_thresholds(
-        frame, label, score, positive, by, roles, overall=overall, missing=missing
+    (found,) = at_thresholds(
+        frame, label, score, positive, by, [roles], overall=overall, missing=missing
     )
     groups, rows = [], []
-    for group, sums, _ in groups_of(found):
+    for group, sums, _ in groups_of([found]):
         groups.append(group)
         rows.append(_row(rule, Flagged.of(sums, counted=weight is None)))
     if not rows:

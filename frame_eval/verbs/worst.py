@@ -14,7 +14,7 @@ from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
 from frame_eval.inference.adjust import adjust
 from frame_eval.inference.intervals import Interval, choose, intervals
-from frame_eval.inference.linear import group_codes
+from frame_eval.inference.linear import group_codes, ways_of
 from frame_eval.inference.ranks import rank_intervals
 from frame_eval.inference.resample import Draws
 from frame_eval.inference.selection import (
@@ -27,7 +27,7 @@ from frame_eval.inference.selection import (
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
-from frame_eval.slices import By, slices
+from frame_eval.slices import By, Crossed, cluster_ways, slices
 from frame_eval.table import Floats, Ints, Table
 from frame_eval.verbs.results import joined, with_keys
 from frame_eval.verbs.summary import (
@@ -37,7 +37,7 @@ from frame_eval.verbs.summary import (
     check_level,
     check_metrics,
     check_names,
-    measure,
+    measure_ways,
     notes_of,
     together,
 )
@@ -82,7 +82,7 @@ def worst(
     system: Columns | None = None,
     example: Columns | None = None,
     trial: Columns | None = None,
-    cluster: Columns | None = None,
+    cluster: Columns | Crossed | None = None,
     weight: Source | None = None,
     strata: Columns | None = None,
     min_n: int = 10,
@@ -111,7 +111,7 @@ def worst(
     level
         Of the simultaneous intervals and ranks, between 0 and 1.
     resamples, seed
-        How many draws of signs the simultaneous intervals are made from, and their seed.
+        How many draws the simultaneous intervals and ranks are made from, and their seed.
 
     Returns
     -------
@@ -140,6 +140,14 @@ def worst(
     rate smaller, which is cautious. Ranks: Mogstad, Romano, Shaikh and Wilhelm (2024). Pooling:
     Armstrong, Kolesar and Plagborg-Moller (2022), for shares with variances from the rate of all
     slices.
+
+    Slices of :func:`crossed` clusters have the covariance by one way plus that by the other less
+    that by both, whose negative eigenvalues are set to 0 (Cameron, Gelbach and Miller 2011); the
+    variance of a slice, or of a difference, is never under that of either way alone. No signs on
+    units have that covariance: the largest t is drawn from the normal law with it, studentised by
+    Wishart's law with the fewest degrees of freedom of all slices (of more than 200 slices: Sidak).
+    This is cautious: of ten slices, nominal 95 % intervals of the one that looks worst hold in 98
+    to 100 % of the studied samples (``benchmarks/coverage.md``), all at once in 96 to 100 %.
 
     Examples
     --------
@@ -170,11 +178,11 @@ def worst(
     if not chosen.shown:
         raise EvalError("say by=<the columns that make the slices>")
     draws = check_draws(resamples, seed)
-    roles = Roles.of(system, example, trial, cluster, weight, strata)
-    check_names((*chosen.shown, *roles.system), COLUMNS)
+    ways = [Roles.of(system, example, trial, way, weight, strata) for way in cluster_ways(cluster)]
+    check_names((*chosen.shown, *ways[0].system), COLUMNS)
     if chosen.stacked:
         chosen = slices(by, overall=True)
-    found = measure(frame, [metric], chosen, roles, missing, tabled=True)
+    found = measure_ways(frame, [metric], chosen, ways, missing, tabled=True)
     whole = None
     if chosen.stacked:
         whole = int(chosen.is_whole(found.found.slices).argmax())
@@ -240,7 +248,7 @@ class _Worst:
         block = self._shown(groups, level)
         block["method"] = together(block["method"])
         against = against_rest(
-            self.metric, *self._tables(groups, system), clustered=clustered, sign=self.sign
+            self.metric, self._tables(groups, system), clustered=clustered, sign=self.sign
         )
         low, high = self._ranks(clustered, groups)
         shrunk = partially_pooled(self.metric, one, self.level, clustered=clustered)
@@ -289,15 +297,17 @@ class _Worst:
             "note": _joined_notes(notes_of(self.metric, found), made.note),
         }
 
-    def _tables(self, groups: Ints, system: int) -> tuple[Table, list[Table]]:
-        """The table of all rows of a system, and those of its slices."""
-        table, systems = self.entry.linear.table, self.entry.linear.systems
-        code = group_codes(table, systems)
-        parts = [table.take(code == group) for group in groups]
-        rows = table.system == system
-        if self.overall is not None:
-            rows &= table.slice == self.overall
-        return table.take(rows), parts
+    def _tables(self, groups: Ints, system: int) -> list[tuple[Table, list[Table]]]:
+        """The table of all rows of a system and those of its slices, for each way of clustering."""
+        ways = []
+        for way in ways_of(self.entry.linear):
+            code = group_codes(way.table, way.systems)
+            parts = [way.table.take(code == group) for group in groups]
+            rows = way.table.system == system
+            if self.overall is not None:
+                rows &= way.table.slice == self.overall
+            ways.append((way.table.take(rows), parts))
+        return ways
 
     def _ranks(self, clustered: bool, groups: Ints) -> tuple[Floats, Floats]:
         if len(groups) > MOST_RANKED:

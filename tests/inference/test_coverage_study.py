@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, average_precision_score
 
 import frame_eval as fe
 from benchmarks import coverage
-from benchmarks.coverage import Section, report
+from benchmarks.coverage import Section, part, report, written
 from benchmarks.study import usual
 from benchmarks.study.cells import (
     KIND,
@@ -31,7 +31,17 @@ from benchmarks.study.cells import (
     true_ap,
     worst,
 )
-from benchmarks.study.laws import REPOSITORIES, Counts, counts, design_effect, equal, unequal
+from benchmarks.study.designs import crossed, stratified, worst_crossed, worst_stratified
+from benchmarks.study.laws import (
+    REPOSITORIES,
+    Counts,
+    counts,
+    design_effect,
+    equal,
+    rated,
+    ratings,
+    unequal,
+)
 
 EFFORT = Effort(1500, 600_000, 20)
 CELLS = {
@@ -53,6 +63,10 @@ CELLS = {
     "AP": partial(rank, "AP", (500,), 1.0, 0.2),
     "AUC, paired": partial(paired_ranks, (100,), 0.05),
     "AUC, paired, clusters": partial(paired_ranks, equal(30), 0.05, 0.2),
+    "strata, rate": partial(stratified, "rate", 5, equal(30), 0.8, 0.1),
+    "strata, mean": partial(stratified, "mean", 5, equal(15), icc=0.1),
+    "crossed, rate": partial(crossed, "rate", (40, 15, 6), 0.7),
+    "crossed, mean": partial(crossed, "mean", (100, 5, 5)),
     "AUC, size": partial(paired_ranks, equal(30), 0.0, 0.2),
 }
 
@@ -87,6 +101,21 @@ def test_the_worst_slice_is_covered(icc):
 
 
 @pytest.mark.parametrize(
+    "cell",
+    [
+        partial(worst_stratified, 4, 40, 0.2),
+        partial(worst_crossed, "rate", (100, 10, 5), True),
+        partial(worst_crossed, "mean", (100, 10, 5), False),
+    ],
+    ids=["strata", "crossed, items", "crossed, rows"],
+)
+def test_the_worst_slice_of_a_design_is_covered(cell):
+    found = cell(effort=Effort(slow=200))
+    assert found.promise in {"kept", "open"}, found
+    assert found.scores[OURS].share > found.scores["pointwise (ours)"].share
+
+
+@pytest.mark.parametrize(
     ("sizes", "p", "icc"), [(unequal(100), 0.95, 0.2), (unequal(300), 0.99, 0.1)]
 )
 def test_rare_failures_that_come_together_are_covered(sizes, p, icc):
@@ -112,10 +141,17 @@ def test_a_broken_promise_is_named():
     cells.append(Cell("four", most=0.055, scores={OURS: Score(90, 1000)}))
     cells.append(Cell("five", 2.0, scores={OURS: Score(500, 1000)}))
     assert [cell.promise for cell in cells] == ["kept", "open", "fails", "fails", None]
-    text = report([(Section("A rate", "", []), cells)])
+    text = report([part(Section("A rate", "", []), cells)])
     assert "Of 5 cells 4 are under a promise" in text
     assert "fails:\n\n- A rate: three (90.5)\n- A rate: four (9.0)\n" in text
     assert "open:\n\n- A rate: two (92.0)\n" in text
+
+
+def test_sections_that_are_not_measured_stay_as_they_are_written():
+    text = (coverage.HERE / "coverage.md").read_text(encoding="utf-8")
+    parts = written(text)
+    assert list(parts) == [section.title for section in coverage.SECTIONS]
+    assert report(list(parts.values())) == text
 
 
 def test_measured_cells_are_kept_and_taken_up(tmp_path, monkeypatch):
@@ -160,6 +196,16 @@ def test_cr1_is_that_of_statsmodels():
         assert p == pytest.approx(fit.pvalues, rel=1e-9)
 
 
+def test_two_way_errors_are_those_of_statsmodels():
+    item, rater = ratings(20, 8, 3)
+    x = rated(RNG, 5, item, rater, 0.3, 0.2)
+    for row, error in zip(x, usual.two_way_error(x, item, rater), strict=True):
+        fit = sm.OLS(row, np.ones_like(row)).fit(
+            cov_type="cluster", cov_kwds={"groups": np.stack([item, rater], 1)}
+        )
+        assert error == pytest.approx(fit.bse.item(), rel=1e-9)
+
+
 def test_the_bootstrap_of_rows_is_that_of_scipy():
     ones = np.arange(80)[None] < 60
     low, high = usual.row_bootstrap(np.array([60]), np.array([80]))
@@ -188,6 +234,19 @@ def test_the_bootstrap_of_the_minimum_is_that_of_fairlearn():
 
 
 # The laws have the truth that they say.
+
+
+@pytest.mark.parametrize(("of_item", "of_rater"), [(0.3, 0.0), (0.2, 0.4)])
+def test_ratings_correlate_as_they_say(of_item, of_rater):
+    item, rater = ratings(12, 6, 2)
+    assert (np.bincount(item) == 2).all()
+    assert (np.bincount(rater) == 4).all()
+    assert len(set(zip(item, rater, strict=True))) == 24
+    found = np.corrcoef(rated(RNG, 40_000, item, rater, of_item, of_rater).T)
+    expected = of_item * (item[:, None] == item) + of_rater * (rater[:, None] == rater)
+    np.fill_diagonal(expected, 1)
+    # Four and a half standard errors, of 276 correlations.
+    assert found == pytest.approx(expected, abs=0.0225)
 
 
 @pytest.mark.parametrize(("icc", "relevant"), [(0.0, 0.4), (0.1, 1.0), (0.5, 0.2)])

@@ -94,6 +94,40 @@ def test_shares_of_a_confusion_matrix(normalize):
             assert_allclose(row[ours], share[theirs].item(), rtol=1e-9)
 
 
+def test_rates_at_a_threshold():
+    """The intervals of ``summary``, for the rates that a threshold gives."""
+    frame = ratings()
+    flagged = frame.with_columns(p=pl.col("x") >= 0.3)
+    metrics = {
+        "recall": fe.recall("y", "p"),
+        "precision": fe.precision("y", "p"),
+        "fpr": fe.fpr("y", "p"),
+        "accuracy": fe.accuracy("y", "p"),
+    }
+    ask = {"by": "lang", "cluster": WAYS}
+    found = frame.eval.operating_point("y", "x", 0.3, **ask)
+    expected = flagged.eval.summary(*metrics.values(), **ask)
+    for name, metric in metrics.items():
+        rows = expected.filter(metric=metric.name)
+        for end in ("low", "high"):
+            assert_allclose(
+                found[f"{name}_{end}"].to_numpy(), rows[f"ci_{end}"].to_numpy(), rtol=1e-9
+            )
+
+
+def test_a_cascade():
+    frame = ratings()
+    found = frame.eval.routing("y", "x", fallback="ok", by="lang", cluster=WAYS)
+    for row in found[::40].iter_rows(named=True):
+        kept = pl.col("x") >= row["threshold"]
+        right = frame.filter(lang=row["lang"]).with_columns(
+            right=pl.when(kept).then("y").otherwise("ok")
+        )
+        one = right.eval.summary(fe.rate("right"), cluster=WAYS).row(0, named=True)
+        band = [row[name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
+        assert_allclose(band, [one[name] for name in ("estimate", "ci_low", "ci_high")], rtol=1e-9)
+
+
 def test_rules_of_a_guard():
     frame = ratings()
     found = frame.eval.guard(fe.rule(fe.mean("x"), max=0.5), by="lang", cluster=WAYS).sort("lang")
@@ -199,17 +233,24 @@ def test_paired_differences_by_hand():
             fe.mean("x"), fe.rate("ok"), by="lang", **{**options, "cluster": way}
         )
         assert (both["std_error"] >= alone["std_error"] * (1 - 1e-12)).all()
-    for bad in ({"method": "bootstrap"}, {"paired": False}, {"simultaneous": True}):
+    for bad in ({"method": "bootstrap"}, {"paired": False}):
         with pytest.raises(fe.EvalError, match="crossed clusters go with"):
             frame.eval.compare(fe.mean("x"), **{**options, **bad})
 
 
 def test_what_it_does_not_go_with():
     frame = ratings()
-    for options in (
-        {"interval": "bootstrap"}, {"simultaneous": True}, {"details": True}, {"strata": "lang"},
-    ):  # fmt: skip
+    for options in ({"interval": "bootstrap"}, {"details": True}, {"strata": "lang"}):
         with pytest.raises(fe.EvalError, match="crossed clusters go with"):
             frame.eval.summary(fe.mean("x"), cluster=WAYS, **options)
+    for verb in (frame.eval.worst, frame.eval.summary):
+        with pytest.raises(fe.EvalError, match="without strata"):
+            verb(fe.mean("x", better="higher"), by="lang", cluster=WAYS, strata="lang")
+    for ask in (
+        lambda: frame.eval.curve("roc", "y", "x", cluster=WAYS, strata="lang"),
+        lambda: frame.eval.routing("y", "x", fallback="ok", cluster=WAYS, strata="lang"),
+    ):
+        with pytest.raises(fe.EvalError, match="without strata"):
+            ask()
     with pytest.raises(fe.EvalError, match="two different sets"):
         fe.crossed("item", "item")
