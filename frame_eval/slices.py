@@ -28,8 +28,7 @@ def names(columns: Columns | None) -> list[str]:
     given: object = columns
     if isinstance(given, Crossed):
         raise EvalError(
-            "fe.crossed is for cluster=, not in bootstrap and plan, which draw one way at once; "
-            "name columns here"
+            "fe.crossed is for cluster=, though not in bootstrap and plan; name columns here"
         )
     if isinstance(given, Slices):
         raise EvalError("name the column(s) here, without fe.each, fe.cube or fe.where")
@@ -66,9 +65,8 @@ def crossed(first: Columns, second: Columns) -> Crossed:
 
     Rows depend on each other that share the first or the second: the variance is that clustered by
     the first, plus by the second, minus by both together (Cameron, Gelbach and Miller 2011), and
-    never under that of either way alone; degrees of freedom are the fewer of both. Measured on
-    rates and means of up to 200 items and 30 raters, 95 % intervals cover 93 to 98.5 % of the time:
-    where one way does nothing, what it has few of still makes them wide.
+    never under that of either way alone; degrees of freedom are the fewer of both. Where one way
+    does nothing, what it has few of still makes intervals wide (``benchmarks/coverage.md``).
 
     Parameters
     ----------

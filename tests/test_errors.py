@@ -348,7 +348,7 @@ def test_errors_are_of_one_family() -> None:
 
 def test_what_is_no_list_of_columns_is_called_by_its_name():
     frame = pl.DataFrame({"ok": [1, 0], "g": ["a", "b"], "h": [0, 1]})
-    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster=, not in bootstrap"):
+    with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster=, though not in bootstrap"):
         frame.eval.bootstrap(fe.rate("ok"), by="g", cluster=fe.crossed("g", "h"))
     with pytest.raises(fe.EvalError, match=r"fe\.crossed is for cluster="):
         frame.eval.worst(fe.rate("ok"), by=fe.crossed("g", "h"))

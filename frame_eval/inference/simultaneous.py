@@ -127,8 +127,8 @@ def drawn_family(
     if not 1 < size <= _MOST_DRAWN:
         return Family(members)
     kept = covariance[np.ix_(usable, usable)]
-    own = np.add.outer(np.diag(kept), np.diag(kept))
-    alike = own - 2 * kept <= 1e-9 * own  # no difference varies, of a member to itself least
+    apart = np.add.outer(np.diag(kept), np.diag(kept))
+    alike = apart - 2 * kept <= 1e-9 * apart  # as each member is with itself
     root, units = rooted(kept), int(np.clip(df[usable].min(), 1, _MOST_UNITS))
 
     def largest(rows: int, generator: np.random.Generator) -> Floats:
