@@ -147,7 +147,9 @@ def worst(
     units have that covariance: the largest t is drawn from the normal law with it, studentised by
     Wishart's law with the fewest degrees of freedom of all slices (of more than 200 slices: Sidak).
     This is cautious: of ten slices, nominal 95 % intervals of the one that looks worst hold in 98
-    to 100 % of the studied samples (``benchmarks/coverage.md``), all at once in 96 to 100 %.
+    to 100 % of the studied samples (``benchmarks/coverage.md``), all at once in 96 to 100 %. The
+    limits of pooled estimates take variances as known, and hold for fewer slices than they say
+    where few clusters, such as six raters, differ much.
 
     Examples
     --------
