@@ -21,7 +21,8 @@ import polars as pl
 from frame_eval.table import Floats, Ints
 from frame_eval.threads import consumed
 
-_BATCH = 1 << 18  # rows that are worked on at once
+_BATCH = 1 << 18  # rows that are read at once
+_BLOCK = 1 << 16  # rows whose numbers are looked up at once, so that they stay in the cache
 _ROOM = 1 << 16  # for groups, before there are more
 _SPARSE = 4  # places in the table for every group, at least
 _HASHES = ("__fe_word", "__fe_check")
@@ -61,7 +62,6 @@ def totals_of(
     asked: pl.LazyFrame = nw.to_native(frame.select(*keys, *numbers), pass_through=True)
     of_kind = {kind: [one.name for one in totals if one.kind == kind] for kind in _COLUMNS}
     hashed = asked.with_columns(
-        pl.col(of_kind["sum"]).cast(pl.Float64).fill_null(0.0),
         pl.col(of_kind["variance"]).cast(pl.Float64),
         _hash(keys, 0).alias("__fe_word"),
         # The last bit is set, so that no group looks like an empty place.
@@ -108,13 +108,31 @@ class _Groups:
 
     def number(self, word: Words, check: Words) -> tuple[Ints, int, Ints]:
         """The numbers of the groups of some rows; the first new number, and new groups' rows."""
-        places, checks = self.table
-        number = places.take(_start(word, places)).astype(np.int64)
-        other = np.flatnonzero(checks.take(number) != check)
+        number = np.empty(len(word), np.int64)
+        for start in range(0, len(word), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            self._look_up(word[rows], check[rows], number[rows])
+        unknown = np.flatnonzero(number == 0)
         with self.lock:
             first = self.count + 1
-            number[other], new = self._sought(word[other], check[other])
-        return number, first, other[new]
+            number[unknown], new = self._sought(word[unknown], check[unknown])
+        return number, first, unknown[new]
+
+    def _look_up(self, word: Words, check: Words, number: Ints) -> None:
+        """Write the numbers of the groups of some rows, of new groups 0."""
+        places, checks = self.table
+        place = _start(word, places)
+        # Of all modes this one is the fastest; no place is outside the table.
+        number[:] = places.take(place, mode="wrap")
+        other = np.flatnonzero(checks.take(number, mode="wrap") != check)
+        left = other.take(np.flatnonzero(number.take(other)))
+        place, check = place.take(left), check.take(left)
+        while len(left):
+            place = (place + 1) & (len(places) - 1)
+            found = places.take(place)
+            number[left] = found
+            other = np.flatnonzero((found > 0) & (checks.take(found) != check))
+            left, place, check = left.take(other), place.take(other), check.take(other)
 
     def _sought(self, word: Words, check: Words) -> tuple[Ints, Ints]:
         """The numbers of groups, looked for from place to place; which rows were new ones."""
@@ -184,18 +202,28 @@ class _Sums:
                 if sums.shape[1] < room:
                     self.sums[name] = _wider(sums, room)
         for one in self.totals:
-            values = None if one.kind == "rows" else batch[one.name].to_numpy()
-            if one.kind == "variance":
+            if one.kind == "rows":
+                self._add(one.name, number, None)
+            elif one.kind == "sum":
+                column = batch[one.name]
+                values = (column.fill_null(0) if column.null_count() else column).to_numpy()
+                if values.any():
+                    self._add(one.name, number, values)
+            else:
                 with self.lock:
-                    _add_around(self.sums[one.name], number, values)
-            elif room <= len(number):
-                # Other than adding in place this lets the other threads work.
-                some = np.bincount(number, values)
-                with self.lock:
-                    self.sums[one.name][0, : len(some)] += some
-            elif values is None or values.any():
-                with self.lock:
-                    np.add.at(self.sums[one.name][0], number, 1.0 if values is None else values)
+                    _add_around(self.sums[one.name], number, batch[one.name].to_numpy())
+
+    def _add(self, name: str, number: Ints, values: Any) -> None:
+        """Add a number for every row to the sums of a name, 1 unless values are given."""
+        if number.max(initial=0) <= len(number):
+            # Other than adding in place this lets the other threads work.
+            some = np.bincount(number, values)
+            with self.lock:
+                self.sums[name][0, : len(some)] += some
+        else:
+            ones = 1.0 if values is None else values.astype(float)
+            with self.lock:
+                np.add.at(self.sums[name][0], number, ones)
 
     def result(self, groups: int) -> list[pl.Series]:
         """The totals of the groups from 1 to this number."""
