@@ -210,8 +210,8 @@ ABOUT = """\
 
 Made by `make scale`: {machine}. Each question in a process of its own: the
 seconds of its first call, which has lazy imports and fresh memory to get, and of the fastest of
-three calls (of one, where it takes more than {long:.0f}); memory is the peak of resident memory over
-what the imports take. The machine is shared: times under 1.3 apart are noise.
+three calls (of one, where it takes more than {long:.0f}); memory is the peak of resident memory
+over what the imports take. The machine is shared: times under 1.3 apart are noise.
 Rows have a system, a slice, a cluster, an example, a label, a prediction and a
 score of four digits; {clusters:,} clusters.
 Files are read ahead, which takes some hundred MB of large ones, however many rows there are.
