@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import scipy
@@ -20,12 +20,14 @@ T = TypeVar("T")
 Draw: TypeAlias = "Callable[[int, np.random.Generator], Array]"
 
 _BLOCK = 2**19  # weights that are held at once, by each thread
+_CODED = 2**11  # kinds of which 16 bits nearly always say one
 _CACHED = 2**16  # units that are drawn one by one at once
 _MOST = 8  # threads that are worth their memory
 _BINOMIAL = 6  # how much longer a binomial count takes than one of a table, in units
 _WIDEST = 2**19  # the variance of a binomial count whose law is worth a table
 _BASE = 16  # of the digits by which many units of a kind are drawn
-_SPARE = 1.5  # standard deviations by which independent counts fall short of the units
+_SPARE = 1.0  # standard deviations by which independent counts fall short of the units
+_OVER = 1.21  # times as many resamples have so many that do: 84 %, and some luck
 
 
 @dataclass(frozen=True)
@@ -104,16 +106,10 @@ def _of_two(counts: Ints) -> Draw:
     """Draws of two kinds: the binomial count of the first, by 16 random bits."""
     total = int(counts.sum())
     first, law = _binomial(total, int(counts[0]) / total)
-    small = np.min_scalar_type(total + 1)
-    table = _table(first, law, small)
+    count = _by_codes(first, law)
 
     def draw(rows: int, generator: np.random.Generator) -> Array:
-        code = _words(rows // 4 + 1, generator).view(np.uint16)[:rows]
-        drawn = table.take(code)
-        # The few codes that straddle two counts take more bits.
-        torn = np.flatnonzero(drawn == np.iinfo(small).max)
-        exact = (code[torn] + generator.random(len(torn))) / 2**16
-        drawn[torn] = first + np.minimum(np.searchsorted(law, exact, "right"), len(law) - 1)
+        drawn = count(rows, generator).astype(np.min_scalar_type(total))
         return np.stack([drawn, total - drawn], -1)
 
     return draw
@@ -131,52 +127,54 @@ def _by_poisson(counts: Ints) -> Draw:
     # Packets that have a law in common are looked up together, by 16 random bits each.
     sizes, places = _packets(counts)
     starts = np.flatnonzero(np.diff(sizes, prepend=-1))
-    law_of = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(sizes))))
     small = np.min_scalar_type(len(places) * _most(sizes[-1]) + 100)
-    laws = [_poisson(size * share, small) for size in sizes[starts].tolist()]
-    firsts, edges_of, tables = zip(*laws, strict=True)
-    looked_up = list(zip(tables, starts, [*starts[1:], len(sizes)], strict=True))
-    lengths = np.array([len(edges) for edges in edges_of])
-    ends = np.cumsum(lengths)
-    edges = np.concatenate([number + law for number, law in enumerate(edges_of)])
-    kind_of = np.repeat(np.arange(kinds, dtype=np.min_scalar_type(kinds)), counts)
+    laws = [_poisson(size * share) for size in sizes[starts].tolist()]
+    packets = list(zip(laws, starts, [*starts[1:], len(sizes)], strict=True))
+    one = _one_of(counts)
 
     def independent(rows: int, generator: np.random.Generator) -> Array:
-        code = _words(rows * len(sizes) // 4 + 1, generator).view(np.uint16)[: rows * len(sizes)]
-        drawn = np.empty(len(code), small)
-        for table, a, b in looked_up:
-            drawn[a * rows : b * rows] = table.take(code[a * rows : b * rows])
-        # The few codes that straddle two counts take more bits.
-        torn = np.flatnonzero(drawn == np.iinfo(small).max)
-        law = law_of[torn // rows]
-        exact = (code[torn] + generator.random(len(torn))) / 2**16
-        found = np.minimum(np.searchsorted(edges, law + exact, side="right"), ends[law] - 1)
-        drawn[torn] = found - (ends - lengths - firsts)[law]
-        if len(looked_up) == len(places) == 1:  # in any order, since all are alike
-            return drawn.reshape(rows, kinds)
-        of_packets = drawn.reshape(len(sizes), rows)
-        weights = of_packets[places[0]]
+        drawn = np.empty((len(sizes), rows), small)
+        for law, a, b in packets:
+            drawn[a:b] = law((b - a) * rows, generator).reshape(b - a, rows)
+        weights = drawn[places[0]]
         for place in places[1:]:
-            weights += of_packets[place]
+            weights += drawn[place]
         return np.ascontiguousarray(weights.T)
 
-    def draw(rows: int, generator: np.random.Generator) -> Array:
-        weights = independent(rows, generator)
+    def short(rows: int, generator: np.random.Generator) -> tuple[Array, Ints]:
+        """So many resamples that fall short, and by how many units."""
+        # A few more than these at once: to look them up later takes longer.
+        weights = independent(int(rows * _OVER) + 10, generator)
         missing = total - weights.sum(1, dtype=np.int64)
-        while len(over := np.flatnonzero(missing < 0)):
-            weights[over] = independent(len(over), generator)
-            missing[over] = total - weights[over].sum(1, dtype=np.int64)
+        found = np.flatnonzero(missing >= 0)[:rows]
+        weights, missing = weights[found], missing[found]
+        if len(found) < rows:
+            more = short(rows - len(found), generator)
+            weights, missing = np.concatenate([weights, more[0]]), np.append(missing, more[1])
+        return weights, missing
+
+    def draw(rows: int, generator: np.random.Generator) -> Array:
+        weights, missing = short(rows, generator)
         # So many at a time that they stay in the cache.
         step = 1 + _CACHED // (1 + int(missing.mean()))
         for start in range(0, rows, step):
             some = missing[start : start + step]
             more = np.repeat(np.arange(len(some)) * kinds, some)
-            more += kind_of.take(generator.integers(0, total, len(more)))
+            more += one(len(more), generator)
             part = weights[start : start + step].reshape(-1)
             np.add.at(part, more, small.type(1))  # of one type: many times faster
         return weights
 
     return draw
+
+
+def _one_of(counts: Ints) -> Draw:
+    """The kinds of units that are drawn one by one."""
+    total, kinds = int(counts.sum()), len(counts)
+    if kinds <= _CODED:
+        return _by_codes(0, np.cumsum(counts) / total)
+    kind_of = np.repeat(np.arange(kinds, dtype=np.min_scalar_type(kinds)), counts)
+    return lambda rows, generator: kind_of.take(generator.integers(0, total, rows))
 
 
 def _packets(counts: Ints) -> tuple[Ints, list[Ints]]:
@@ -207,11 +205,11 @@ def _most(mean: float) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _poisson(mean: float, dtype: np.dtype[Any]) -> tuple[int, Floats, Array]:
-    """The smallest count, the law from there on, and the count of every code of 16 bits."""
+def _poisson(mean: float) -> Draw:
+    """Poisson counts."""
     counts = np.arange(max(0, int(mean - 12 * np.sqrt(mean))), _most(mean))
     law: Floats = np.asarray(scipy.special.pdtr(counts, mean), float)
-    return int(counts[0]), law, _table(int(counts[0]), law, dtype)
+    return _by_codes(int(counts[0]), law)
 
 
 def _binomial(total: int, share: float) -> tuple[int, Floats]:
@@ -226,11 +224,24 @@ def _binomial(total: int, share: float) -> tuple[int, Floats]:
     return mode - len(down), law / law[-1]
 
 
-def _table(first: int, law: Floats, dtype: np.dtype[Any]) -> Array:
-    """The count of every code of 16 bits; the highest of the type where it does not say which."""
+def _by_codes(first: int, law: Floats) -> Draw:
+    """Whole numbers from the first on, with this law, by 16 random bits each."""
+    numbers = np.arange(first, first + len(law))
+    small = np.min_scalar_type(numbers[-1] + 1)
+    unknown = np.iinfo(small).max
     edges = law * 2**16
     codes = np.ceil(edges).astype(np.int64)
-    counts = np.arange(first, first + len(law)).astype(dtype)
-    table = np.repeat(counts, np.diff(codes, prepend=0))
-    table[edges[edges < 2**16].astype(np.int64)] = np.iinfo(dtype).max
-    return table
+    table = np.repeat(numbers.astype(small), np.diff(codes, prepend=0))
+    # A few codes straddle two numbers.
+    table[edges[edges < 2**16].astype(np.int64)] = unknown
+
+    def draw(rows: int, generator: np.random.Generator) -> Array:
+        code = _words(rows // 4 + 1, generator).view(np.uint16)[:rows]
+        drawn = table.take(code)
+        torn = np.flatnonzero(drawn == unknown)
+        # They take more bits.
+        exact = (code[torn] + generator.random(len(torn))) / 2**16
+        drawn[torn] = first + np.minimum(np.searchsorted(law, exact, "right"), len(law) - 1)
+        return drawn
+
+    return draw
