@@ -326,7 +326,7 @@ def numbered(key: Ints) -> tuple[Ints, Ints]:
     there[key] = True
     if there.all():
         return np.arange(size), key
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
+    return np.flatnonzero(there), (np.cumsum(there) - 1).take(key)
 
 
 def packed(keys: tuple[Ints, ...]) -> Ints:

@@ -26,8 +26,6 @@ _MOST = 8  # threads that are worth their memory
 _BINOMIAL = 6  # how much longer a binomial count takes than one of a table, in units
 _WIDEST = 2**19  # the variance of a binomial count whose law is worth a table
 _BASE = 16  # of the digits by which many units of a kind are drawn
-_SPARE = 1.0  # standard deviations by which independent counts fall short of the units
-_OVER = 1.21  # times as many resamples have so many that do: 84 %, and some luck
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,9 @@ def _by_poisson(counts: Ints) -> Draw:
     drawn again, and the units that are missing are drawn one by one.
     """
     total, kinds = int(counts.sum()), len(counts)
-    share = max(0.0, 1 - _SPARE / np.sqrt(total))
+    # Where kinds are many it is dear to draw a resample again, and single units are cheap.
+    spare = np.sqrt(2 * np.log1p(kinds / np.sqrt(total)))
+    over, share = scipy.special.ndtr(-spare), max(0.0, 1 - spare / np.sqrt(total))
     # Packets that have a law in common are looked up together, by 16 random bits each.
     sizes, places = _packets(counts)
     starts = np.flatnonzero(np.diff(sizes, prepend=-1))
@@ -133,6 +133,8 @@ def _by_poisson(counts: Ints) -> Draw:
     one = _one_of(counts)
 
     def independent(rows: int, generator: np.random.Generator) -> Array:
+        if len(packets) == len(places) == 1:
+            return laws[0](rows * kinds, generator).reshape(rows, kinds)
         drawn = np.empty((len(sizes), rows), small)
         for law, a, b in packets:
             drawn[a:b] = law((b - a) * rows, generator).reshape(b - a, rows)
@@ -143,11 +145,12 @@ def _by_poisson(counts: Ints) -> Draw:
 
     def short(rows: int, generator: np.random.Generator) -> tuple[Array, Ints]:
         """So many resamples that fall short, and by how many units."""
-        # A few more than these at once: to look them up later takes longer.
-        weights = independent(int(rows * _OVER) + 10, generator)
+        # With those that will not, since to look up a few more later takes longer.
+        weights = independent(rows + int(1.1 * rows * over / (1 - over)), generator)
         missing = total - weights.sum(1, dtype=np.int64)
         found = np.flatnonzero(missing >= 0)[:rows]
-        weights, missing = weights[found], missing[found]
+        if len(found) < len(weights):
+            weights, missing = weights[found], missing[found]
         if len(found) < rows:
             more = short(rows - len(found), generator)
             weights, missing = np.concatenate([weights, more[0]]), np.append(missing, more[1])
@@ -162,7 +165,7 @@ def _by_poisson(counts: Ints) -> Draw:
             more = np.repeat(np.arange(len(some)) * kinds, some)
             more += one(len(more), generator)
             part = weights[start : start + step].reshape(-1)
-            np.add.at(part, more, small.type(1))  # of one type: many times faster
+            np.add.at(part, more, weights.dtype.type(1))  # of one type: many times faster
         return weights
 
     return draw

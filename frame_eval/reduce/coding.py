@@ -51,19 +51,28 @@ def _searched(keys: pl.DataFrame) -> tuple[Ints, pl.DataFrame] | None:
     return place, values.to_frame()
 
 
-def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
-    """The codes of whole numbers in a narrow range, by counting; None for other keys."""
+def _range(keys: pl.DataFrame) -> tuple[pl.Series, int, int] | None:
+    """Whole numbers with the least and the highest of them; None for other keys."""
     column = keys.to_series()
     whole = keys.width == 1 and column.dtype.is_integer() and not column.null_count()
     if not whole or column.dtype in (pl.UInt64, pl.Int128, pl.UInt128) or not len(column):
         return None
     wide = column.cast(pl.Int64)
     values = Column(wide)
-    parts = blocks(len(values))
-    ends = spread_out(lambda part: (values[part].min(), values[part].max()), parts)
-    low, high = int(min(ends)[0]), int(max(end[1] for end in ends))
+    ends = spread_out(lambda part: (values[part].min(), values[part].max()), blocks(len(values)))
+    return wide, int(min(ends)[0]), int(max(end[1] for end in ends))
+
+
+def _dense_codes(keys: pl.DataFrame, dtype: Any) -> tuple[Any, pl.DataFrame] | None:
+    """The codes of whole numbers in a narrow range, by counting; None for other keys."""
+    found = _range(keys)
+    if found is None:
+        return None
+    column = keys.to_series()
+    wide, low, high = found
     if high - low > 4 * len(column) + 1000:
         return None
+    values, parts = Column(wide), blocks(len(wide))
     there = np.zeros(high - low + 1, bool)
 
     def mark(part: slice) -> None:
@@ -125,3 +134,16 @@ def codes(
         numbered, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
     )
     return found["__fe_code"].to_numpy().astype(np.int64), distinct
+
+
+def sparse_codes(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Any, int]:
+    """Codes of the rows that may leave some numbers out, and how many numbers there are.
+
+    Whole numbers in a narrow range are told apart as they are: to look for gaps takes longer.
+    """
+    found = _range(frame.select(columns)) if len(columns) == 1 else None
+    if found is None or found[2] - found[1] > frame.height // 2:
+        code, distinct = codes(frame, columns)
+        return code, distinct.height
+    column, low, high = found
+    return np.asarray(Column(column, low)), high - low + 1

@@ -58,7 +58,8 @@ class Column:
         return found - self.least if self.least else found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.asarray(joined(self.chunks) - self.least, dtype)
+        found = joined(self.chunks)
+        return np.asarray(found - self.least if self.least else found, dtype)
 
 
 Values: TypeAlias = "Column | npt.NDArray[Any]"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from frame_eval.metrics.core import Array, Metric
 from frame_eval.reduce.coded import Reduced, renamed
-from frame_eval.reduce.coding import codes
+from frame_eval.reduce.coding import codes, sparse_codes
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query
 from frame_eval.table import Matched, keyed, numbered, put
@@ -35,34 +36,35 @@ def matched(prepared: Prepared, metrics: Sequence[Metric], found: Query) -> Redu
     None where a system lacks an example or has it twice, and where an example is in two clusters or
     slices.
     """
-    roles = prepared.systems, prepared.examples, prepared.units, prepared.keys
-    keys = [list(role.values()) for role in roles]
-    tasks = [
-        partial(codes, found.frame, key, dtype)
-        for key, dtype in zip(keys, (np.int64, np.int64, np.int32, np.int32), strict=True)
-    ]
-    coded = concurrently(tasks, found.frame.height)
+    rows = found.frame
+    told = prepared.systems, prepared.examples, prepared.units, prepared.keys
+    ways: list[Callable[..., Any]] = [codes, sparse_codes, sparse_codes, codes]
+    tasks = [partial(way, rows, [*of.values()]) for way, of in zip(ways, told, strict=True)]
+    coded = concurrently(tasks, rows.height)
     (system, systems), (example, ids), (cluster, clusters), (part, slices) = coded
-    shape = systems.height, ids.height
-    if found.frame.height != shape[0] * shape[1]:
+    if rows.height != systems.height * ids:
+        example, names = codes(rows, [*prepared.examples.values()])
+        ids = names.height
+    if rows.height != systems.height * ids:
         return None
-    place = keyed(system, example, ids.height)
+    shape = systems.height, ids
+    place = keyed(system, example, ids)
 
     def side_by_side(values: Array) -> Array:
         moved = np.full(len(place), -1, values.dtype)
         put(moved, place, values)
         return moved.reshape(shape)
 
-    of_rows = (cluster, part) if keys[3] else (cluster,)
+    of_rows = (cluster, part) if prepared.keys else (cluster,)
     keys_of = [side_by_side(code.astype(np.int32, copy=False)) for code in of_rows]
     # There are as many rows as places: where none is left out, none has two.
     if (keys_of[0][0] < 0).any() or any((key != key[0]).any() for key in keys_of):
         return None
     cluster_of, *slice_of = (key[0].astype(np.int64) for key in keys_of)
-    place_in = keyed(slice_of[0], cluster_of, clusters.height) if slice_of else cluster_of
+    place_in = keyed(slice_of[0], cluster_of, clusters) if slice_of else cluster_of
     key, place_of = numbered(place_in)
     columns = {
-        name: side_by_side(_narrow(found.frame[name]))
+        name: side_by_side(_narrow(rows[name]))
         for places in found.places.values()
         for name in places.plain[1:]
     }
@@ -76,7 +78,7 @@ def matched(prepared: Prepared, metrics: Sequence[Metric], found: Query) -> Redu
         renamed(systems, prepared.systems, prepared.dtypes),
         (slices.height, systems.height),
         [],
-        matched=Matched(tuple(sums), place_of, key // clusters.height, key % clusters.height),
+        matched=Matched(tuple(sums), place_of, key // clusters, key % clusters),
     )
 
 
