@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 import frame_eval as fe
 from frame_eval.inference.linear import added
-from frame_eval.reduce.coding import codes
+from frame_eval.reduce.coding import codes, sparse_codes
 from frame_eval.table import Sorting, bisected, joined, keyed, packed
 
 RNG = np.random.default_rng(11)
@@ -51,6 +51,19 @@ def test_codes_are_positions_among_sorted_values(name, long) -> None:
     assert found.tolist() == expected.tolist()
     assert values["key"].to_list() == [None if pd.isna(value) else value for value in distinct]
     assert values.schema["key"] == column.dtype
+
+
+@pytest.mark.parametrize("copies", [1, 40])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_sparse_codes_tell_the_same_rows_apart(name, copies) -> None:
+    column = pl.concat([pl.Series("key", COLUMNS[name])] * copies)
+    found, many = sparse_codes(column.to_frame(), ["key"])
+    expected, values = codes(column.to_frame(), ["key"])
+    pairs = np.unique(np.stack([found, expected]), axis=1)
+    assert pairs.shape[1] == len(np.unique(found)) == values.height
+    assert (np.diff(pairs[1]) > 0).all()
+    assert pairs[0, 0] >= 0
+    assert pairs[0, -1] < many <= max(values.height, len(column))
 
 
 @pytest.mark.parametrize("copies", [1, 100])

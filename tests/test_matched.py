@@ -54,10 +54,46 @@ def answers(systems: int = 3, examples: int = 240, seed: int = 0) -> pl.DataFram
     return pl.concat(frames).sample(fraction=1, shuffle=True, seed=seed)
 
 
+def is_matched(
+    frame: pl.DataFrame, metric: Metric, by: str | None = None, example: Any = ROLES["example"]
+) -> bool:
+    roles = Roles.of("m", example, None, "doc", None)
+    cut = slices(by, overall=False)
+    return reduce(frame, [metric], cut, roles, by_example=True, clustered=True).matched is not None
+
+
 def by_tables(monkeypatch: pytest.MonkeyPatch, call: Callable[[], pl.DataFrame]) -> pl.DataFrame:
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules["frame_eval.reduce"], "can_match", lambda *_: False)
         return call()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pl.col("at"),
+        pl.col("at") + 10**9,
+        3 * pl.col("at") - 700,
+        10**10 * pl.col("at"),
+        pl.col("at").cast(pl.UInt64),
+        pl.format("example {}", "at"),
+    ],
+    ids=["from 0", "far off", "with gaps", "wide", "unsigned", "texts"],
+)
+@pytest.mark.parametrize("role", ["id", "doc"])
+def test_names_of_examples_and_clusters_do_not_matter(
+    key: pl.Expr, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole numbers are not looked through for gaps."""
+    at = 100 * pl.col("set") + pl.col("id") if role == "id" else pl.col("doc") + 50
+    named = answers().with_columns(at=at).with_columns(key.alias(role))
+    roles: dict[str, Any] = {**ROLES, "example": "id"} if role == "id" else ROLES
+
+    def ask() -> pl.DataFrame:
+        return named.eval.compare(fe.rate("ok"), baseline="s0", **roles)
+
+    assert is_matched(named, fe.rate("ok"), example=roles["example"])
+    assert_frame_equal(ask(), by_tables(monkeypatch, ask), rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -66,15 +102,7 @@ def test_same_as_from_sorted_tables(
     name: str, by: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame, metric = answers(), METRICS[name]()
-    found = reduce(
-        frame,
-        [metric],
-        slices(by, overall=False),
-        Roles.of("m", ["set", "id"], None, "doc", None),
-        by_example=True,
-        clustered=True,
-    )
-    assert found.matched is not None
+    assert is_matched(frame, metric, by)
     for options in ({"method": "auto", "mde": True}, {"method": "cr1"}, {"method": None}):
         asked: dict[str, Any] = {**ROLES, **options, "by": by}
 
