@@ -24,7 +24,7 @@ class Sample:
     ``influence`` sums the linearised rows of the unit, ``squares`` is its square (both summed over
     units where a row stands for ``count`` of them), ``share`` is a unit's part of the denominator
     and ``size`` its rows. ``within`` is, per group, the sum of squares of linearised rows around
-    their unit's mean.
+    their unit's mean. ``weight`` is that of a row of the unit, on any scale.
     """
 
     influence: Floats
@@ -33,6 +33,7 @@ class Sample:
     size: Floats
     count: Floats
     within: Floats
+    weight: Floats | float = 1.0
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,10 @@ def linear(
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = totals.apply(lambda s: np.asarray(metric.finish(s), float))
         share, terms = _terms(metric, table, totals, place, alone, errors)
-        samples = tuple(_sample(table, term, group, starts, groups, alone) for term in terms)
+        counts = metric.counts or metric.proportion is not None
+        samples = tuple(
+            _sample(table, term, group, starts, groups, alone, counts=counts) for term in terms
+        )
     estimate = np.where(np.isfinite(estimate), estimate, np.nan)
     rows = added(group, table.rows, groups)
     n = added(group, terms[0].size, groups) if metric.proportion else rows
@@ -443,31 +447,41 @@ def unit_starts(table: Table, group: Ints) -> Any:
     return slice(None) if new.all() else np.flatnonzero(new)
 
 
-def _sample(table: Table, term: Term, group: Ints, starts: Any, groups: int, alone: bool) -> Sample:
-    """A term added up by unit."""
-    influence, denominator, size = term.influence, term.denominator, term.size
+def _sample(
+    table: Table,
+    term: Term,
+    group: Ints,
+    starts: Any,
+    groups: int,
+    alone: bool,
+    *,
+    counts: bool,
+) -> Sample:
+    """A term added up by unit; its denominator ``counts`` rows by their weights, or is any sum."""
+    columns = [term.influence, term.denominator, term.size]
+    columns += [term.denominator if counts else table.sums[:, 0]] if table.weighted else []
     if not isinstance(starts, slice):
-        influence, denominator, size = (
-            np.add.reduceat(values, starts) for values in (influence, denominator, size)
-        )
+        columns = [np.add.reduceat(values, starts) for values in columns]
+    influence, denominator, size, *weights = columns
     unit_group = group[starts]
     # A class without rows in a slice has no shares of it.
     whole = added(unit_group, denominator, groups)
     share = denominator / spread(np.where(whole == 0, 1.0, whole), unit_group)
     none = np.zeros(groups)
+    weight = np.where(size > 0, weights[0] / size, 0.0) if weights else 1.0
     if table.singles:
         each = np.where(size > 0, share / size, 0.0)
-        return Sample(influence, term.squares, each, np.ones(len(size)), size, none)
+        return Sample(influence, term.squares, each, np.ones(len(size)), size, none, weight)
     count = (size > 0).astype(float)
     if alone:
-        return Sample(influence, term.squares, share, size, count, none)
+        return Sample(influence, term.squares, share, size, count, none, weight)
     between = np.where(size > 0, influence**2 / size, 0.0)
     within = added(group, term.squares, groups) - added(unit_group, between, groups)
     within = np.maximum(within, 0.0)
     if table.times is not None:
         share, size, count = share / table.times, size / table.times, count * table.times
-        return Sample(influence, influence**2 / table.times, share, size, count, within)
-    return Sample(influence, influence**2, share, size, count, within)
+        return Sample(influence, influence**2 / table.times, share, size, count, within, weight)
+    return Sample(influence, influence**2, share, size, count, within, weight)
 
 
 def _centred(gradient: Floats, table: Table, totals: Totals, place: Ints) -> Floats:

@@ -197,15 +197,18 @@ def _joint(both: Pairs, scale: float) -> Linear:
         tasks = [partial(scattered, place, column, len(group)) for column in values]
         return concurrently(tasks, len(place))
 
-    samples, sizes = [], np.zeros(len(group))
+    samples, counted = [], np.zeros(len(place), bool)
     for of_a, of_b in zip(a.samples, b.samples, strict=True):
         step = of_a.influence - scale * of_b.influence
-        influence, share, rows = by_cluster(
-            step, of_a.share + of_b.share, (of_a.size > 0) | (of_b.size > 0)
-        )
+        there = (of_a.size > 0) | (of_b.size > 0)
+        influence, share, rows = by_cluster(step, of_a.share + of_b.share, there)
         between = influence**2 / np.maximum(rows, 1.0)
         within = added(both.slice, step**2, slices) - added(group, between, slices)
         repeated = added(group, rows > 1, slices) > 0
+        weight: Floats | float = 1.0
+        if a.weighted:
+            sides = (side.weight * side.size for side in (of_a, of_b))
+            weight = by_cluster(np.maximum(*sides))[0] / np.maximum(rows, 1.0)
         samples.append(
             Sample(
                 influence,
@@ -214,9 +217,11 @@ def _joint(both: Pairs, scale: float) -> Linear:
                 rows,
                 (rows > 0).astype(float),
                 np.where(repeated, np.maximum(within, 0), 0),
+                weight,
             )
         )
-        sizes += rows
+        counted |= there
+    (sizes,) = by_cluster(counted)
     return replace(
         a,
         estimate=a.estimate - scale * b.estimate,

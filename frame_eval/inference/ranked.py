@@ -59,7 +59,10 @@ def ranked(
         rows=rows,
         group=np.repeat(index, [len(unit) for unit in units]),
         unit=_joined(units, np.int64),
-        samples=tuple(_sample(rows, index, groups) for rows in zip(*found, strict=True)),
+        samples=tuple(
+            _sample(rows, index, groups, weighted=table.weighted)
+            for rows in zip(*found, strict=True)
+        ),
         totals=Totals(metric, table.names, tuple(blocks), groups),
         weighted=table.weighted,
         singles=table.singles,
@@ -121,13 +124,14 @@ def _joined(parts: Any, dtype: Any = float) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype), *parts])
 
 
-def _sample(found: Any, index: Ints, groups: int) -> Sample:
+def _sample(found: Any, index: Ints, groups: int, *, weighted: bool) -> Sample:
     """What a sample has in each group, one group after the other."""
     *columns, within = zip(*found, strict=True)
     by_group = np.zeros(groups)
     by_group[index] = within
     influence, squares, share, size, count = map(_joined, columns)
-    return Sample(influence, squares, share, size, count, by_group)
+    weight = np.where(size > 0, share / np.where(size > 0, size, 1.0), 0.0) if weighted else 1.0
+    return Sample(influence, squares, share, size, count, by_group, weight)
 
 
 def _units(cells: Group, alike: bool) -> Ints:

@@ -57,6 +57,7 @@ def chosen_groups(found: Linear, groups: Ints) -> Linear:
             sample.size[rows],
             sample.count[rows],
             sample.within[groups],
+            np.broadcast_to(sample.weight, sample.size.shape)[rows],
         )
         for sample in found.samples
     )
@@ -151,6 +152,7 @@ def _two_samples(found: Linear) -> Linear:
             put(sample.size),
             put(sample.count),
             sample.within[which::2],
+            put(np.broadcast_to(sample.weight, side.shape)),
         )
 
     samples = tuple(

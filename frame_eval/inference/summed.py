@@ -292,11 +292,12 @@ def _sample(found: Summed, of: Sides, number: int, of_a: Floats, of_b: Floats) -
     gradient = np.hstack([of_a[:, :1] - of_b[:, :1], of_a[:, 1:], -of_b[:, 1:]])
     rows, none = found.either(number), np.zeros(slices)
     first, second = (side.samples[number] for side in of)
+    weight = np.maximum(first.weight, second.weight)
     if both.singles:
         part = (first.share * first.count + second.share * second.count) / 2
         each = np.where(rows > 0, part / rows, 0.0)
         squares = _squares(both, gradient, influence)
-        return Sample(influence, squares, each, np.ones(len(rows)), rows, none)
+        return Sample(influence, squares, each, np.ones(len(rows)), rows, none, weight)
     times = 1.0 if both.times is None else both.times
     between = influence**2 / np.maximum(rows, 1.0)
     if found.spread is None:
@@ -307,7 +308,7 @@ def _sample(found: Summed, of: Sides, number: int, of_a: Floats, of_b: Floats) -
     repeated = added(both.slice, rows > times, slices) > 0
     share, count = (first.share + second.share) / 2, np.where(rows > 0, times, 0.0)
     within = np.where(repeated, within, none)
-    return Sample(influence, influence**2 / times, share, rows / times, count, within)
+    return Sample(influence, influence**2 / times, share, rows / times, count, within, weight)
 
 
 def _spread(moments: Floats, a: Floats, b: Floats) -> Floats:

@@ -30,8 +30,9 @@ def cr2(found: Linear) -> Variance:
 
     Each influence is inflated by the leverage of its unit, 1 / (1 - share). The degrees of freedom
     take the intra-cluster correlation of the linearised rows for the working model (Imbens and
-    Kolesar 2016). With several samples (AUC: positives and negatives) the leverage is per sample
-    and the degrees of freedom are Welch's. NaN where a group has fewer than two units.
+    Kolesar 2016), in which rows vary alike and their influences as their weights. With several
+    samples (AUC: positives and negatives) the leverage is per sample and the degrees of freedom are
+    Welch's, as far as there are units. NaN where a group has fewer than two units.
     """
     if found.crossed is not None:
         return _two_way(cr2, *found.crossed)
@@ -56,6 +57,8 @@ def cr2(found: Linear) -> Variance:
         if found.singles:
             total = np.sum(values, axis=0)
         df = np.sum(values, axis=0) ** 2 / np.sum(spreads, axis=0)
+        # Units may be in several samples, which then tell no more than they.
+        df = np.minimum(df, found.clusters - 1)
     # Without any variation the degrees of freedom are 0 / 0, and do not matter.
     usable = np.isfinite(total) & (np.isfinite(df) | (total == 0))
     return Variance(np.where(usable, total, np.nan), np.where(usable, df, np.nan))
@@ -74,7 +77,9 @@ def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
     value = total(sample.squares[inside] * a)
     units = total(count)
     rho = intraclass(sample, group, groups)
-    s = size * (1 + (size - 1) * rho[code])
+    alike = size * (1 + (size - 1) * rho[code])
+    effect = total(count * alike) / total(count * size)
+    s = alike * np.broadcast_to(np.square(sample.weight), inside.shape)[inside]
     whole = total(count * s)
     big = whole[code]
     numerator = total(count * a * (s * (1 - 2 * w) + w**2 * big)) ** 2
@@ -84,7 +89,6 @@ def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
     cross = 2 * ss * ww + 2 * sw**2 + whole**2 * ww**2 - 4 * whole * sw * ww
     df = numerator / (fourth + cross)
     usable = (units >= 2) & np.isfinite(value) & (df > 0)
-    effect = whole / total(count * size)
     return Variance(np.where(usable, value, np.nan), np.where(usable, df, np.nan), effect)
 
 

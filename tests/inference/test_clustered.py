@@ -465,3 +465,76 @@ def test_counts_that_are_divided_by_all_rows_have_the_errors_of_a_mean(roles, or
     )
     for name in ("estimate", "std_error"):
         assert found[name] == pytest.approx(mean[name], rel=1e-8)
+
+
+def satterthwaite_of_weights(y, w, c):
+    """CR2 of a weighted mean and its degrees of freedom, with n x n matrices.
+
+    Weights are alike within clusters, and rows vary alike, whatever their weights.
+    """
+    share = w / w.sum()
+    hat = np.eye(len(y)) - np.outer(np.ones(len(y)), share)
+    units = (c[:, None] == np.unique(c)).astype(float)
+    columns = share[:, None] * units / np.sqrt(1 - share @ units)
+    rho = anova(w * (hat @ y), c)
+    working = np.where(c[:, None] == c[None, :], rho, 0.0)
+    np.fill_diagonal(working, 1.0)
+    inner = (hat.T @ columns).T @ working @ (hat.T @ columns)
+    value = np.sum((columns.T @ hat @ y) ** 2)
+    return value, np.trace(inner) ** 2 / np.trace(inner @ inner)
+
+
+@pytest.mark.parametrize("cluster", [None, "c"])
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_large_weight_leave_few_degrees_of_freedom(cluster, seed):
+    sizes = [1] * 60 if cluster is None else list(range(1, 13))
+    frame = clustered_frame(sizes, seed)
+    of_cluster = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 40.0], len(sizes))
+    frame = frame.with_columns(w=of_cluster[frame["c"].to_numpy()])
+    y, w, c = (frame[name].to_numpy() for name in ("x", "w", "c"))
+    value, df = satterthwaite_of_weights(y, w, c)
+    found = one(frame, fe.mean("x"), cluster=cluster, weight="w", details=True)
+    assert_allclose(found["std_error"], np.sqrt(value), rtol=1e-9)
+    assert_allclose(found["df"], df, rtol=1e-9)
+    half = (found["ci_high"] - found["ci_low"]) / 2
+    assert_allclose(half, stats.t.ppf(0.975, df) * np.sqrt(value), rtol=1e-9)
+
+
+@pytest.mark.parametrize("cluster", [None, "c"])
+def test_rows_of_weight_zero_say_nothing_of_the_error(cluster):
+    frame = clustered_frame([4] * 20).with_columns(
+        pl.when(pl.col("c") < 12).then(1.0).otherwise(0.0).alias("w"),
+        m=pl.lit("a"),
+        id=pl.int_range(pl.len()),
+    )
+    other = frame.with_columns(m=pl.lit("b"), x=pl.col("x") + pl.col("d") / 4)
+    both, some = pl.concat([frame, other]), pl.col("w") > 0
+    limits = ["difference", "std_error", "ci_low", "ci_high", "p_value"]
+    roles = {"cluster": cluster}
+    weighted, plain = (
+        f.eval.summary(fe.mean("x"), fe.ratio("x", "d"), weight="w", **roles)
+        for f in (frame, frame.filter(some))
+    )
+    keep = ["estimate", "std_error", "ci_low", "ci_high", "method"]
+    assert_frame_equal(weighted.select(keep), plain.select(keep), rel_tol=1e-9)
+    paired = {**roles, "system": "m", "example": "id", "baseline": "a", "weight": "w"}
+    weighted, plain = (
+        f.eval.compare(fe.mean("x"), fe.ratio("x", "d"), **paired)
+        for f in (both, both.filter(some))
+    )
+    assert_frame_equal(weighted.select(limits), plain.select(limits), rel_tol=1e-9)
+
+
+def test_units_in_several_samples_count_once():
+    """Recalls of five classes over eight clusters: no more is known than eight clusters say."""
+    rng = np.random.default_rng(1)
+    frame = pl.DataFrame(
+        {
+            "y": rng.choice(list("abcde"), 400),
+            "p": rng.choice(list("abcde"), 400),
+            "doc": np.arange(400) % 8,
+        }
+    )
+    found = one(frame, fe.balanced_accuracy("y", "p"), cluster="doc", details=True)
+    assert found["df"] == pytest.approx(7)
+    assert found["method"] == "cluster CR2 t(df=7), logit"
