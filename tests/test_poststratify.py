@@ -46,7 +46,7 @@ def test_independent_rows_have_the_errors_of_a_stratified_sample(column):
         variance += share**2 * part.var() / len(part)
     assert_allclose(row["estimate"], value, rtol=1e-12)
     assert_allclose(row["raw"], frame[column].mean(), rtol=1e-12)
-    assert_allclose(row["std_error"], np.sqrt(variance), rtol=0.01)
+    assert_allclose(row["std_error"], np.sqrt(variance), rtol=1e-9)
     assert row["n"] == 600
 
 
@@ -56,14 +56,17 @@ def test_clusters_that_span_slices_keep_their_covariance():
         0, named=True
     )
     lang, doc, t = (frame[name].to_numpy() for name in ("lang", "doc", "t"))
-    influence, leverage = np.zeros(40), np.zeros(40)
-    for name, share in TARGET.items():
-        inside = lang == name
-        off = np.where(inside, t - t[inside].mean(), 0.0)
-        influence += share * np.bincount(doc, off, 40) / inside.sum()
-        leverage += share * np.bincount(doc, inside, 40) / inside.sum()
-    expected = np.sqrt(np.sum(influence**2 / (1 - leverage)))
-    assert_allclose(row["std_error"], expected, rtol=1e-9)
+    # CR2 of a regression on an indicator for each slice, with the matrix of each cluster.
+    design = (lang[:, None] == list(TARGET)).astype(float)
+    inverse = np.diag(1 / design.sum(0))
+    residual = t - design @ inverse @ design.T @ t
+    weights = design @ inverse @ list(TARGET.values())
+    variance = 0.0
+    for one in range(40):
+        of = doc == one
+        roots, vectors = np.linalg.eigh(np.eye(of.sum()) - design[of] @ inverse @ design[of].T)
+        variance += (weights[of] @ vectors @ np.diag(roots**-0.5) @ vectors.T @ residual[of]) ** 2
+    assert_allclose(row["std_error"], np.sqrt(variance), rtol=1e-9)
     assert row["clusters"] == 40
     assert row["method"].startswith("post-stratified, cluster CR2")
 
@@ -91,7 +94,7 @@ def test_differences_on_the_same_examples():
         variance += share**2 * d.var() / len(d)
     assert_allclose(row["difference"], value, rtol=1e-12)
     assert_allclose(row["raw"], wide["d"].mean(), rtol=1e-12)
-    assert_allclose(row["std_error"], np.sqrt(variance), rtol=0.01)
+    assert_allclose(row["std_error"], np.sqrt(variance), rtol=1e-9)
     z = abs(row["difference"] / row["std_error"])
     assert stats.norm.sf(z) * 2 <= row["p_value"] <= stats.t(30).sf(z) * 2
     assert (row["system"], row["baseline"]) == ("y", "x")
@@ -125,6 +128,21 @@ def test_a_slice_that_is_all_right_is_named():
     frame = frame.with_columns(ok=pl.col("ok") | (pl.col("lang") == "a"))
     row = frame.eval.poststratify(fe.rate("ok"), by="lang", target=TARGET).row(0, named=True)
     assert row["note"] == "1 slices are all alike and add no error"
+
+
+@pytest.mark.parametrize("difference", [False, True])
+@pytest.mark.parametrize("cluster", [None, "doc"])
+def test_a_slice_of_one_unit_leaves_no_error(difference, cluster):
+    few = pl.col("doc") == 3 if cluster else pl.col("id") == pl.col("id").min()
+    frame = rows().filter((pl.col("lang") != "a") | few.over("lang"))
+    roles = {**ROLES, "cluster": cluster}
+    if not difference:
+        frame, roles = frame.filter(pl.col("m") == "x"), {"cluster": cluster}
+    found = frame.eval.poststratify(fe.rate("ok"), fe.mean("t"), by="lang", target=TARGET, **roles)
+    value = found["difference" if difference else "estimate"]
+    assert value.null_count() == 0
+    assert found.select("std_error", "ci_low", "ci_high").null_count().row(0) == (2, 2, 2)
+    assert set(found["note"]) == {"1 slices have one row or cluster: no error can be estimated"}
 
 
 @pytest.mark.parametrize(

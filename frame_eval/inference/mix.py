@@ -37,8 +37,20 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
 
     samples = []
     for sample in found.samples:
-        influence = put(sample.influence[rows] * weight)
-        squares = put(sample.squares[rows] * weight**2)
+        # A row counts for its share of the slice, times that of the slice in the mix.
+        rows_in = sample.count * sample.size
+        each = np.broadcast_to(sample.weight, rows_in.shape)
+        whole = scattered(found.group, rows_in * each, len(found.estimate))[found.group[rows]]
+        each, rows_in = weight * each[rows] / np.where(whole > 0, whole, 1.0), rows_in[rows]
+        # CR2 of a value for each slice: a unit is inflated by its leverage there. Of a slice that
+        # is one unit (but for rounding) the error is not known.
+        own = sample.share[rows]
+        leverage = put(own * weight)
+        rest = np.where(own < 1 - 1e-9, 1 - own, np.nan)
+        inflation = (1 - leverage[place] if strata is None else rest) / rest
+        step = weight * np.sqrt(inflation)
+        influence = put(sample.influence[rows] * step)
+        squares = put(sample.squares[rows] * step**2)
         within = np.zeros(mixes)
         np.add.at(within, into[chosen], share[chosen] ** 2 * sample.within[chosen])
         count = put(sample.count[rows])
@@ -46,10 +58,11 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
             Sample(
                 influence,
                 squares if found.singles else influence**2,
-                put(sample.share[rows] * weight),
+                leverage,
                 np.ones(len(group)) if found.singles else put(sample.size[rows]),
                 count if found.singles else np.minimum(count, 1.0),
                 within,
+                put(rows_in * each) / np.maximum(put(rows_in), np.finfo(float).tiny),
             )
         )
 

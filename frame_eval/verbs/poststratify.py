@@ -101,7 +101,8 @@ def poststratify(
         ``metric``, ``estimate`` (re-weighted), ``raw`` (of all rows as they are), ``std_error``,
         ``ci_low``, ``ci_high``, ``n``, ``clusters``, ``missing``, ``level``, ``method``, ``note``.
         With a baseline, ``system``, ``baseline``, ``difference`` in place of ``estimate``, and
-        ``p_value``. Null where a slice with a share has no value.
+        ``p_value``. Null where a slice with a share has no value; without errors and limits where
+        one is a single row or cluster.
 
     Raises
     ------
@@ -298,13 +299,19 @@ def _notes(notes: Any, found: Linear, into: Ints, share: Floats, mixes: int) -> 
     spread = np.zeros(len(share))
     for sample in found.samples:
         spread += np.bincount(found.group, sample.squares, len(share))
-    flat = (spread <= 0) & (share > 0) & np.isfinite(found.estimate)
-    count = np.bincount(into[flat], minlength=mixes)
-    lost = (share > 0) & ~np.isfinite(found.estimate)
-    undefined = np.bincount(into[lost], minlength=mixes)
+    there, alone = np.isfinite(found.estimate), found.clusters < 2
+    flat = there & ~alone & (np.sqrt(spread) <= 1e-12 * np.abs(found.estimate))
+    counts = (
+        np.bincount(into[(share > 0) & slices], minlength=mixes)
+        for slices in (flat, ~there, there & alone)
+    )
     texts = []
-    for note, alike, without in zip(notes, count, undefined, strict=True):
-        parts = [note if not without else f"{without} slices with a share have no value"]
+    for note, alike, without, single in zip(notes, *counts, strict=True):
+        parts = [note]
+        if single:
+            parts = [f"{single} slices have one row or cluster: no error can be estimated"]
+        if without:
+            parts = [f"{without} slices with a share have no value"]
         if alike:
             parts.append(f"{alike} slices are all alike and add no error")
         texts.append("; ".join(part for part in parts if part))
