@@ -77,7 +77,7 @@ CASES = {
     ),
     "repeated trials": (
         lambda: compare(pl.concat([trials(), trials()[:2]]), trial="trial"),
-        r"^2 examples have more than one row per system .*drop the repeats",
+        r"^1 examples have more than one row per system and trial .*drop the repeats",
     ),
     "trial without example": (
         lambda: compare(trials(), trial="trial", example=None),

@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
     ),
     "repeated rows": (
         lambda: DF.eval.summary(RATE, example="id"),
-        ["3 examples", "more than one row", "trial="],
+        ["3 examples have more than one row (such as 1, 2, 3)", "with system= or trial="],
     ),
     "repeated trials": (
         lambda: DF.with_columns(t=1).eval.summary(RATE, example="id", trial="t"),

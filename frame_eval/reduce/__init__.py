@@ -219,10 +219,12 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
 def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
-    repeated = counts.filter(nw.col("__fe_len") > 1)
-    first = collect(repeated.head(3), rows=prepared.rows)
+    examples = list(prepared.examples.values())
+    repeated = counts.filter(nw.col("__fe_len") > 1).select(examples).unique()
+    first = collect(repeated.sort(examples).head(3), rows=prepared.rows)
     if first.height:
         explain_ids(prepared)
         total = collect(repeated.select(nw.len())).item()
-        examples = first.select(list(prepared.examples.values()))
-        raise EvalError(repeats_message(total, examples, trials=bool(prepared.trials)))
+        roles = {"system": prepared.systems, "trial": prepared.trials}
+        named = [role for role, columns in roles.items() if columns]
+        raise EvalError(repeats_message(total, first, named))

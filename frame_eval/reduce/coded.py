@@ -182,18 +182,17 @@ def _check_repeats(key: Ints, ids: pl.DataFrame) -> None:
     """Raise where a sorted key of system and example occurs twice."""
     again = key[1:] == key[:-1]
     if again.any():
-        repeated = np.unique(key[1:][again])
-        examples = ids[repeated[:3] % len(ids)]
-        raise EvalError(repeats_message(len(repeated), examples, trials=False))
+        repeated = np.unique(key[1:][again] % len(ids))
+        raise EvalError(repeats_message(len(repeated), ids[repeated[:3]], ["system"]))
 
 
-def repeats_message(count: int, examples: pl.DataFrame, *, trials: bool) -> str:
-    """What to say of examples that have several rows per system."""
-    ways = "drop the repeats"
-    if not trials:
-        ways = "name what tells them apart with trial=, or drop the repeats"
+def repeats_message(count: int, examples: pl.DataFrame, named: Sequence[str]) -> str:
+    """What to say of examples that have several rows, although these roles are named."""
+    per = " per " + " and ".join(named) if named else ""
+    ways = [f"{role}=" for role in ("system", "trial") if role not in named]
+    name = f"name what tells them apart with {' or '.join(ways)}, or " if ways else ""
     shown = listing(unwrapped(examples.rows()))
-    return f"{count} examples have more than one row per system (such as {shown}); {ways}"
+    return f"{count} examples have more than one row{per} (such as {shown}); {name}drop the repeats"
 
 
 def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:
