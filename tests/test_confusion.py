@@ -156,6 +156,9 @@ def test_a_label_never_given_and_a_slice_without_one():
     assert empty["clusters"].sum() == empty["n"].sum() == 0
     found = frame.eval.confusion("y", "p", normalize="pred").filter(predicted="b")
     assert found["note"].unique().to_list() == ["no rows with this prediction"]
+    weightless = frame.with_columns(w=pl.col("g") - 1.0)
+    found = weightless.eval.confusion("y", "p", by="g", normalize="all", weight="w").filter(g=1)
+    assert found.select("share", "method", "note").unique().rows() == [(None, None, "no rows")]
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,13 @@ def test_abstention_by_counting():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_thinned_curves_without_positives(kind):
+    frame = pl.DataFrame({"y": np.zeros(200, int), "p": np.linspace(0, 1, 200)})
+    found = frame.eval.curve(kind, "y", "p", points=50)
+    assert found["n"][-1] == (200 if kind != "reliability" else 14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_slices_and_systems_are_the_parts(kind):
     frame = FRAMES["tied"]
     found = frame.eval.curve(kind, "y", "p", by="g", system="m")
@@ -372,3 +379,12 @@ def test_thinned_points_are_those_at_which_a_part_of_a_range_begins():
         changed = np.flatnonzero(np.diff(part)) + 1
         keep[changed] = keep[changed - 1] = True
     assert_array_equal(whole.thinned(300).at, np.flatnonzero(keep))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_slice_without_weight_has_no_rates_and_says_so(kind):
+    frame = data(40).with_columns(part=pl.int_range(pl.len()) % 2)
+    frame = frame.with_columns(w=pl.col("part").cast(float))
+    found = frame.eval.curve(kind, "y", "p", by="part", weight="w")
+    assert set(found.filter(part=0)["note"]) == {"no rows"}
+    assert set(found.filter(part=1)["note"]) == {None}

@@ -369,6 +369,12 @@ def test_auc_and_per_class_metrics():
     assert classes["class"].to_list() == [0, 1]
 
 
+def test_a_difference_that_the_pilot_has_not_is_null():
+    frame = pl.DataFrame({"model": ["old"] * 2 + ["new"] * 2, "id": [1, 2] * 2, "y": [0] * 4})
+    found = fe.plan(frame, fe.recall("y", "y"), effect=0.1, **ROLES)
+    assert found.select("pilot_estimate", "pilot_n", "n").row(0) == (None, 0, None)
+
+
 def test_a_slice_that_has_no_answer_says_why():
     """And leaves the others theirs."""
     frame = pl.DataFrame(

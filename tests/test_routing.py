@@ -138,3 +138,13 @@ def test_all_rows_handed_on_are_exactly_the_fallback():
         0, named=True
     )
     assert (row["handed_on"], row["accuracy"], row["cost"]) == (1.0, 0.95, 6.0)
+
+
+@pytest.mark.parametrize("cluster", [None, "doc"])
+def test_a_slice_without_weight_has_no_rates_and_says_so(cluster):
+    frame = FRAME.with_columns(part=pl.int_range(pl.len()) % 2)
+    frame = frame.with_columns(w=pl.col("part").cast(float), doc=pl.int_range(pl.len()) // 5)
+    found = frame.eval.routing("ok", "confidence", by="part", weight="w", cluster=cluster)
+    empty = found.filter(part=0)
+    assert set(empty["note"]) == {"no rows"}
+    assert empty["handed_on"].null_count() == empty["cost"].null_count() == empty.height

@@ -184,7 +184,7 @@ def by_group(
 
 def _entered(values: Floats, measure: Callable[[Any], Any], parts: int) -> Ints:
     """Where values that never fall enter each next of so many equal parts of their range."""
-    scale = parts / max(float(measure(values[-1])), np.finfo(float).tiny)
+    scale = parts / (float(measure(values[-1])) or 1.0)
     part = np.arange(1, parts + 1)
     starts = bisected(lambda at: np.floor(measure(values[at]) * scale) < part, len(values), parts)
     return starts[(starts > 0) & (starts < len(values))]
@@ -441,6 +441,7 @@ def routed(
 
     with np.errstate(divide="ignore", invalid="ignore"):
         accuracy, among_kept = (f.tp + handed_on("other")) / whole, f.tp / kept
+        share, cost = 1.0 - kept / whole, (paid("cost") + handed_on("extra")) / whole
     low, high = np.full((2, len(kept)), np.nan)
     if units is not None:
 
@@ -453,12 +454,12 @@ def routed(
         low, high = wilson(accuracy, whole, level)
     return {
         "threshold": f.threshold,
-        "handed_on": 1.0 - kept / whole,
+        "handed_on": share,
         "accuracy": accuracy,
         "accuracy_low": low,
         "accuracy_high": high,
         "accuracy_kept": among_kept,
-        "cost": (paid("cost") + handed_on("extra")) / whole,
+        "cost": cost,
         "n": f.n,
     }
 

@@ -174,7 +174,7 @@ def _proportion(
     extreme = adjusted & ~one & ((p == 0) | (p == 1))
     texts = _texts(len(p), "")
     notes = _texts(len(p), "")
-    for i in np.flatnonzero(n > 0):
+    for i in np.flatnonzero(np.isfinite(p)):
         texts[i] = method
         kind = "cluster CR2" if grouped[i] else "CR2"
         if extreme[i]:

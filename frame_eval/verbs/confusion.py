@@ -206,7 +206,7 @@ def _shares(
         texts["note"][:, i, j] = [text or None for text in made.note]
     for name in ("total", "clusters"):
         columns[name] = np.nan_to_num(columns[name])
-    texts["note"][columns["total"] == 0] = EMPTY[normalize]
+    texts["note"][np.isnan(columns["share"])] = EMPTY[normalize]
     return {**columns, **texts}
 
 

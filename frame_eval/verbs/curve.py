@@ -153,7 +153,7 @@ def curve(
             if at_prevalence is not None:
                 flagged = flagged.at_prevalence(at_prevalence)
             columns = points_of(kind, flagged, points, level)
-        blocks.append((group, columns, _note(kind, sums)))
+        blocks.append((group, columns, note_of(kind, sums)))
     return assembled(found[0], blocks, kind)
 
 
@@ -253,7 +253,10 @@ def assembled(
     return with_keys(rows, (found.slices, group // systems), (found.systems, group % systems))
 
 
-def _note(kind: str, sums: Any) -> str | None:
+def note_of(kind: str, sums: Any) -> str | None:
+    """Why a curve has no rates."""
+    if not (sums.pos.sum() or sums.neg.sum()):
+        return "no rows"
     if kind in NEEDS_POSITIVES and not sums.pos.sum():
         return "no positives"
     if kind in NEEDS_NEGATIVES and not sums.neg.sum():

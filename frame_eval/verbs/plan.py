@@ -328,7 +328,7 @@ def _of_pilots(
     columns = {name: np.array([row[name] for row in rows], object) for name in rows[0]}
     table = joined([columns], ("n", "pilot_n", "pilot_clusters"))
     kinds = [pl.col(name).cast(kind) for name, kind in _schema(setup.simulate).items()]
-    table = table.with_columns(kinds)
+    table = table.with_columns(*kinds, pl.col("pilot_estimate").fill_nan(None))
     order = [name for name in found.order if name in table.columns]
     result = found.keyed(table.sort(order, maintain_order=True))
     known = (*PILOT, *_schema(setup.simulate))

@@ -21,6 +21,7 @@ from frame_eval.verbs.curve import (
     check_points,
     groups_of,
     in_ways,
+    note_of,
     roles_of_rows,
 )
 from frame_eval.verbs.summary import check_level, check_names
@@ -126,7 +127,11 @@ def routing(
     how = {"missing": missing, "moments": grouped, "tabled": grouped}
     found = in_ways(frame, metric, chosen, ways if grouped else ways[:1], **how)
     blocks = [
-        (group, routed(cells, fixed, points, level, counted=banded, units=units), None)
+        (
+            group,
+            routed(cells, fixed, points, level, counted=banded, units=units),
+            note_of("routing", cells),
+        )
         for group, cells, units in groups_of(found, ("pos", "neg", "other") if grouped else ())
     ]
     return assembled(found[0], blocks, "routing")
