@@ -298,6 +298,27 @@ def test_a_system_against_itself(options) -> None:
     assert result["p_value"].to_list() == [1.0] * result.height
 
 
+@pytest.mark.parametrize("method", ["percentile", "basic", "bca", "permutation"])
+def test_a_system_against_itself_but_for_rounding(method) -> None:
+    """Both have the same values in other digits, and no resample is on one side of 0."""
+    loss = (np.random.default_rng(0).random((60, 12)) * 30).ravel()
+    twin = pl.DataFrame(
+        {
+            "slice_of": np.repeat(np.arange(60), 12),
+            "id": np.arange(720),
+            "nll": loss,
+            "tokens": np.random.default_rng(1).integers(1, 50, 720),
+        }
+    )
+    twin = pl.concat([twin.with_columns(model=pl.lit(name)) for name in "ab"])
+    roles = {"system": "model", "example": "id", "baseline": "a", "by": "slice_of"}
+    metric = fe.perplexity("nll", "tokens")
+    result = twin.eval.compare(metric, method=method, resamples=199, **roles)
+    assert result["p_value"].to_list() == [1.0] * 60
+    if method != "permutation":
+        assert result.select("ci_low", "ci_high").unique().rows() == [(0.0, 0.0)]
+
+
 @pytest.mark.parametrize("options", [{}, {"cluster": "doc"}, {"by": "lang"}, {"weight": "w"}])
 def test_swapping_the_systems_flips_signs(options) -> None:
     one = FRAME.eval.compare(*METRICS, **{**ROLES, **options})

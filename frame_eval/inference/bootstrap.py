@@ -61,6 +61,9 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
 
     ``coefficients`` is (1,) for one group and (1, -1) for a difference of two.
     """
+    own = drawn.value(drawn.counts[None].astype(float))[0]
+    # What rounding is measured by: the difference of two large values may be 0.
+    size = float(np.abs(own) @ np.abs(coefficients))
     drawn, coefficients = drawn.combined(coefficients)
     estimate = float((drawn.value(drawn.counts[None].astype(float)) @ coefficients)[0])
     units = int(drawn.counts.sum())
@@ -72,15 +75,15 @@ def bootstrapped(drawn: Urn, coefficients: Floats, kind: str, level: float, draw
         values, error = _studentized(drawn, coefficients, estimate, draws)
         if not error:
             return replace(NOTHING, note=_FLAT)
-        found = _limits(values, estimate, level, draws, _Pivot(estimate, error))
+        found = _limits(values, size, level, draws, _Pivot(estimate, error))
         return replace(found, std_error=error)
     values = drawn.replicates(draws) @ coefficients
     scale = _Plain()
     if kind == "basic":
         scale = _Pivot(estimate, None)
     elif kind == "bca":
-        scale = _accelerated(drawn, coefficients, estimate, values)
-    found = _limits(values, estimate, level, draws, scale)
+        scale = _accelerated(drawn, coefficients, estimate, size, values)
+    found = _limits(values, size, level, draws, scale)
     if kind in ("bootstrap", "percentile") and units < FEW and not found.note:
         return replace(found, note=f"percentile intervals are too short with {units} units")
     return found
@@ -175,9 +178,12 @@ class _Accelerated(_Plain):
         return self._unmoved(below), 1 - self._unmoved(1 - above)
 
 
-def _accelerated(drawn: Urn, coefficients: Floats, estimate: float, values: Floats) -> _Accelerated:
+def _accelerated(
+    drawn: Urn, coefficients: Floats, estimate: float, size: float, values: Floats
+) -> _Accelerated:
     there = values[np.isfinite(values)]
-    same = 1e-12 * max(abs(estimate), float(np.ptp(there)) if len(there) else 0.0)
+    width = float(np.ptp(there)) if len(there) else 0.0
+    same = 1e-12 * max(size, width)
     below = (there < estimate - same).mean() + (np.abs(there - estimate) <= same).mean() / 2
     left_out = drawn.jackknife() @ coefficients
     usable = np.isfinite(left_out)
@@ -188,7 +194,7 @@ def _accelerated(drawn: Urn, coefficients: Floats, estimate: float, values: Floa
         else np.zeros(0)
     )
     spread = float(counts @ step**2)
-    skew = float(counts @ step**3) / (6 * spread**1.5) if spread > 0 else 0.0
+    skew = float(counts @ step**3) / (6 * spread**1.5) if spread > 0 and width > same else 0.0
     return _Accelerated(float(scipy.special.ndtri(below)), skew)
 
 
@@ -238,11 +244,12 @@ def _gradient(function: Any, at: Floats) -> Floats:
     return gradient
 
 
-def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: _Plain) -> Limits:
+def _limits(values: Floats, size: float, level: float, draws: Draws, scale: _Plain) -> Limits:
     """Order statistics of the replicates, and the p-value that belongs to them.
 
     A limit is the order statistic whose rank is just under tail x (B + 1): the interval then
     excludes 0 exactly when the p-value, counted as (1 + count) / (B + 1), is under 1 - level.
+    ``size`` is that of the values that rounding comes from.
     """
     there = np.sort(values)
     there = there[: np.searchsorted(there, np.nan)]
@@ -252,7 +259,7 @@ def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: 
         return replace(NOTHING, note=note)
     limits = scale.back(there)
     spread = float(np.std(limits, ddof=1)) if np.isfinite(limits).all() else np.nan
-    limits = np.where(np.abs(limits) <= 1e-12 * abs(estimate), 0.0, limits)
+    limits = np.where(np.abs(limits) <= 1e-12 * size, 0.0, limits)
     total = len(limits) + 1
     tail = round(1 - level, 12) / 2
     if not np.isfinite(scale.tails(tail)).all():
@@ -267,6 +274,6 @@ def _limits(values: Floats, estimate: float, level: float, draws: Draws, scale: 
     low, high = (limit if np.isfinite(limit) else np.nan for limit in (low, high))
     below, above = np.count_nonzero(limits <= 0), np.count_nonzero(limits >= 0)
     p = min(1.0, 2 * min(scale.inverse((1 + below) / total, (1 + above) / total)))
-    if there[0] == there[-1]:
+    if limits[0] == limits[-1]:
         note = "; ".join(filter(None, [note, "all resamples are alike"]))
     return Limits(spread, low, high, p, note)
