@@ -97,8 +97,8 @@ def effective_size(
     """How many independent rows the ``n`` clustered rows behind a rate are worth.
 
     ``variance`` is the cluster-robust (CR2) variance of the rate ``p``, ``df`` its Satterthwaite
-    degrees of freedom and ``effect`` the design effect that one correlation of rows, the same in
-    all clusters, implies. Gives ``n_eff``, n over the design effect, which is not allowed under
+    degrees of freedom and ``effect`` the design effect that weights and one correlation of rows, the
+    same in all clusters, imply. Gives ``n_eff``, n over the design effect, which is not allowed under
     ``effect`` or 1; and ``n_star = min(n_eff, n_robust (t_{n-1} / t_df)^2)`` with n over the robust
     design effect alone, smaller where few clusters leave the variance uncertain (Korn and Graubard
     1998). ``wilson(p, n_star, level)`` is the default interval.
@@ -108,8 +108,8 @@ def effective_size(
     better (Franco, Little, Louis and Slud 2019).
 
     Where p is 0 or 1 the data cannot show the correlation: a cluster then counts as one row,
-    ``n_eff = n_star = clusters``, without the t ratio, since no variance is estimated. One cluster
-    of several rows gives NaN.
+    ``n_eff = n_star = clusters``, or as few as ``effect`` leaves, without the t ratio, since no
+    variance is estimated. One cluster of several rows gives NaN.
 
     >>> n_eff, n_star = effective_size([0.8, 1], [100, 100], [0.004, 0], [9, 9], 0.95, [10, 10])
     >>> n_eff.round(2), n_star.round(2)
@@ -120,14 +120,15 @@ def effective_size(
     tail = _tail(level)
     with np.errstate(divide="ignore", invalid="ignore"):
         robust = n / np.maximum(1, variance * (n - 1) / (p * (1 - p)))
-        n_eff = np.minimum(robust, n / np.maximum(1, effect))
+        alike = n / np.maximum(1, effect)
+        n_eff = np.minimum(robust, alike)
     n_star = np.minimum(
         n_eff, robust * (scipy.special.stdtrit(n - 1, tail) / scipy.special.stdtrit(df, tail)) ** 2
     )
 
     constant = (p == 0) | (p == 1)
     lone = (clusters < 2) & (clusters < n)
-    bound = np.where(lone, np.nan, np.minimum(n, clusters))
+    bound = np.where(lone, np.nan, np.minimum(alike, clusters))
     keep = ~constant & ~lone
     return np.where(keep, n_eff, bound), np.where(keep, n_star, bound)
 

@@ -16,8 +16,9 @@ from frame_eval.table import Floats, Ints
 class Variance:
     """A variance by group and its degrees of freedom; NaN where it can not be estimated.
 
-    ``effect`` is the design effect that the intra-cluster correlation implies where it is the same
-    in all clusters, 1 + rho (sum m^2 / sum m - 1); 1 where it is not asked for.
+    ``effect`` is the design effect that weights (Kish 1965) and the intra-cluster correlation imply
+    where rows vary alike, and it is the same in all clusters: without weights
+    1 + rho (sum m^2 / sum m - 1); 1 where it is not asked for.
     """
 
     value: Floats
@@ -77,10 +78,10 @@ def _one_sample(sample: Sample, group: Ints, groups: int) -> Variance:
     value = total(sample.squares[inside] * a)
     units = total(count)
     rho = intraclass(sample, group, groups)
-    alike = size * (1 + (size - 1) * rho[code])
-    effect = total(count * alike) / total(count * size)
-    s = alike * np.broadcast_to(np.square(sample.weight), inside.shape)[inside]
+    weight = np.broadcast_to(sample.weight, inside.shape)[inside]
+    s = weight**2 * size * (1 + (size - 1) * rho[code])
     whole = total(count * s)
+    effect = whole * total(count * size) / total(count * size * weight) ** 2
     big = whole[code]
     numerator = total(count * a * (s * (1 - 2 * w) + w**2 * big)) ** 2
     ss, sw, ww = (total(count * a * x * y) for x, y in ((s, s), (s, w), (w, w)))

@@ -204,7 +204,10 @@ def _measured(frame: Any, rules: Sequence[Rule], asked: Asked) -> list[At]:
 
 def _metric_of(one: Rule) -> Metric:
     if isinstance(one.metric, str):
-        raise EvalError(f"the rule about {one.metric!r} needs a metric, such as fe.rate(...)")
+        raise EvalError(
+            f"the rule about {one.metric!r} needs a metric, such as fe.rate(...); a name is for a "
+            "result frame in memory"
+        )
     return one.metric
 
 

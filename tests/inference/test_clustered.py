@@ -538,3 +538,16 @@ def test_units_in_several_samples_count_once():
     found = one(frame, fe.balanced_accuracy("y", "p"), cluster="doc", details=True)
     assert found["df"] == pytest.approx(7)
     assert found["method"] == "cluster CR2 t(df=7), logit"
+
+
+@pytest.mark.parametrize("right", ["all", "light"])
+def test_a_rate_has_the_rows_that_weights_leave(right):
+    """Heavy rows that are right by chance hide how unsure their share is (Kish 1965)."""
+    frame = pl.DataFrame({"w": [20.0] * 5 + [1.0] * 95, "ok": [1] * 100})
+    if right == "light":
+        frame = frame.with_columns(ok=pl.Series([1] * 5 + [1, 0] * 47 + [1]))
+    w, ok = (frame[name].to_numpy() for name in ("w", "ok"))
+    kish, p, z = w.sum() ** 2 / (w**2).sum(), np.average(ok, weights=w), stats.norm.ppf(0.975)
+    found = one(frame, fe.rate("ok"), weight="w")
+    roots = np.roots([1 + z**2 / kish, -2 * p - z**2 / kish, p**2])
+    assert_allclose(sorted(roots), [found["ci_low"], found["ci_high"]], rtol=1e-9)
