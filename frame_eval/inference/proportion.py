@@ -97,11 +97,11 @@ def effective_size(
     """How many independent rows the ``n`` clustered rows behind a rate are worth.
 
     ``variance`` is the cluster-robust (CR2) variance of the rate ``p``, ``df`` its Satterthwaite
-    degrees of freedom and ``effect`` the design effect that weights and one correlation of rows, the
-    same in all clusters, imply. Gives ``n_eff``, n over the design effect, which is not allowed under
-    ``effect`` or 1; and ``n_star = min(n_eff, n_robust (t_{n-1} / t_df)^2)`` with n over the robust
-    design effect alone, smaller where few clusters leave the variance uncertain (Korn and Graubard
-    1998). ``wilson(p, n_star, level)`` is the default interval.
+    degrees of freedom and ``effect`` the design effect that weights and one correlation of rows,
+    the same in all clusters, imply. Gives ``n_eff``, n over the design effect, which is not allowed
+    under ``effect`` or 1; and ``n_star = min(n_eff, n_robust (t_{n-1} / t_df)^2)`` with n over the
+    robust design effect alone, smaller where few clusters leave the variance uncertain (Korn and
+    Graubard 1998). ``wilson(p, n_star, level)`` is the default interval.
 
     Where failures are rare the robust variance hangs on the few clusters that hold them, and is too
     small in just those samples that have too few; all clusters together know their correlation
