@@ -141,7 +141,7 @@ def test_examples_are_checked_in_passes(counted) -> None:
     assert min(counted[-2:]) > 1
     assert_frame_equal(result, expected, rel_tol=1e-10, abs_tol=1e-12)
     twice = pl.concat([frame, frame.filter(pl.col("id") == 5)])
-    with pytest.raises(fe.EvalError, match="1 examples have more than one row"):
+    with pytest.raises(fe.EvalError, match="at least 1 examples have more than one row"):
         twice.eval.run(memory=1e6).summary(fe.rate("label"), **options)
 
 

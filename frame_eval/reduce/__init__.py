@@ -196,7 +196,8 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     passes = passes_of(prepared, trials, examples, 1) if prepared.is_polars else 1
     with in_parts(prepared.frame, examples, passes) as parts:
         for rows in shown(parts, "repeated examples"):
-            _check_repeats(replace(prepared, native=nw.to_native(rows)), trials)
+            part = replace(prepared, native=nw.to_native(rows))
+            _check_repeats(part, trials, some=passes > 1)
     if not prepared.trials:
         return prepared
     sizes = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_trials"))
@@ -216,7 +217,7 @@ def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared
     return replace(prepared, native=nw.to_native(weighted), weight="__fe_weight")
 
 
-def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
+def _check_repeats(prepared: Prepared, keys: Sequence[str], *, some: bool) -> None:
     """Raise where rows have the same system, example and trial."""
     counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
     examples = list(prepared.examples.values())
@@ -227,4 +228,4 @@ def _check_repeats(prepared: Prepared, keys: Sequence[str]) -> None:
         total = collect(repeated.select(nw.len())).item()
         roles = {"system": prepared.systems, "trial": prepared.trials}
         named = [role for role, columns in roles.items() if columns]
-        raise EvalError(repeats_message(total, first, named))
+        raise EvalError(repeats_message(total, first, named, some=some))

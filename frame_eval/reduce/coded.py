@@ -186,13 +186,20 @@ def _check_repeats(key: Ints, ids: pl.DataFrame) -> None:
         raise EvalError(repeats_message(len(repeated), ids[repeated[:3]], ["system"]))
 
 
-def repeats_message(count: int, examples: pl.DataFrame, named: Sequence[str]) -> str:
-    """What to say of examples that have several rows, although these roles are named."""
+def repeats_message(
+    count: int, examples: pl.DataFrame, named: Sequence[str], *, some: bool = False
+) -> str:
+    """What to say of examples that have several rows, although these roles are named.
+
+    They are ``some`` of them where not all rows have been looked at.
+    """
     per = " per " + " and ".join(named) if named else ""
     ways = [f"{role}=" for role in ("system", "trial") if role not in named]
     name = f"name what tells them apart with {' or '.join(ways)}, or " if ways else ""
     shown = listing(unwrapped(examples.rows()))
-    return f"{count} examples have more than one row{per} (such as {shown}); {name}drop the repeats"
+    number = f"at least {count}" if some else count
+    said = f"{number} examples have more than one row{per} (such as {shown})"
+    return f"{said}; {name}drop the repeats"
 
 
 def _clusters_of(examples: Ints, clusters: Ints, ids: pl.DataFrame) -> Ints:

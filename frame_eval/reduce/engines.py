@@ -129,8 +129,8 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
             frame = nw.from_native(native).lazy()
         except TypeError:
             raise EvalError(
-                f"{type(native).__name__} is no frame; use one of pandas, Polars (for files "
-                "pl.scan_parquet), Arrow, Spark or Dask, or a DuckDB relation (connection.sql)"
+                f"{type(native).__name__} is no frame; use a frame of pandas, Polars, Arrow, "
+                "DuckDB, Spark or Dask, such as pl.scan_parquet(files) or connection.sql(query)"
             ) from None
         return Scan(nw.to_native(frame), _schema_of(frame), None)
 

@@ -324,7 +324,7 @@ def _check(
         such = collect(examples.filter(problems[name] > 0).head(3))
         such = such.select(list(prepared.examples.values()))
         if name == "repeated":
-            raise EvalError(repeats_message(count, such, ["system"]))
+            raise EvalError(repeats_message(count, such, ["system"], some=True))
         shown = listing(unwrapped(such.rows()))
         if name == "uneven":
             raise EvalError(
