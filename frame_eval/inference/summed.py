@@ -277,7 +277,7 @@ def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:
     return replace(
         a,
         estimate=a.estimate - scale * b.estimate,
-        n=added(both.slice, rows.sum(0), slices),
+        n=added(both.slice, np.minimum(rows.sum(0), found.count("both")), slices),
         clusters=added(both.slice, clusters, slices),
         missing=a.missing + b.missing,
         samples=tuple(each),

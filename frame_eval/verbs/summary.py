@@ -136,10 +136,11 @@ def summary(
     Notes
     -----
     Clustered errors: Bell and McCaffrey (2002), Imbens and Kolesar (2016). Wilson (1927); on an
-    effective size Korn and Graubard (1998), with the design effect at least what one correlation in
-    all clusters implies (Franco, Little, Louis and Slud 2019). Bootstrap intervals: Efron (1987),
-    Davison and Hinkley (1997); limits are order statistics of the replicates. Measured coverage of
-    the defaults is in ``benchmarks/coverage.md``: 93.5 % and more with ten effective failures.
+    effective size Korn and Graubard (1998), with the design effect at least what weights (Kish
+    1965) and one correlation in all clusters imply (Franco, Little, Louis and Slud 2019). Bootstrap
+    intervals: Efron (1987), Davison and Hinkley (1997); limits are order statistics of the
+    replicates. Measured coverage of the defaults is in ``benchmarks/coverage.md``: 93.5 % and more
+    with ten effective failures.
 
     Examples
     --------
