@@ -126,7 +126,7 @@ def _by_poisson(counts: Ints) -> Draw:
     over, share = scipy.special.ndtr(-spare), max(0.0, 1 - spare / np.sqrt(total))
     # Packets that have a law in common are looked up together, by 16 random bits each.
     sizes, places = _packets(counts)
-    starts = np.flatnonzero(np.diff(sizes, prepend=-1))
+    starts: list[int] = np.flatnonzero(np.diff(sizes, prepend=-1)).tolist()
     small = np.min_scalar_type(len(places) * _most(sizes[-1]) + 100)
     laws = [_poisson(size * share) for size in sizes[starts].tolist()]
     packets = list(zip(laws, starts, [*starts[1:], len(sizes)], strict=True))
