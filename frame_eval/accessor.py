@@ -115,10 +115,11 @@ class Evaluation(Bound[R]):
             rows, and of ratios over clusters, to within 2^-6 times the largest share that one has.
             For many passes Polars puts the rows into temporary files, in the folder that
             ``POLARS_TEMP_DIR`` or else ``TMPDIR`` names; they are gone when the answer is there.
-            Where rows need more, rank metrics take counts of distinct scores. Comparisons of these
-            and of metrics over classes look at the rows twice: at the counts first, then at what
-            each row adds to the linearised metric; of engines other than Polars they collect the
-            rows part by part. What none of this makes small enough is an error that says so.
+            Where rows need more, rank metrics take counts of distinct scores. Comparisons and
+            clusters of these and of metrics over classes look at the rows twice: at the counts
+            first, then at what each row adds to the linearised metric; comparisons of rows in
+            engines other than Polars collect them part by part. What none of this makes small
+            enough is an error that says so.
         progress
             Whether work of more than two seconds shows a bar, on a terminal and with tqdm
             installed; True unless said otherwise.

@@ -11,7 +11,7 @@ from conftest import IN_MEMORY
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
-from frame_eval.reduce import beside, parts, wide
+from frame_eval.reduce import beside, cellwise, parts, wide
 
 READ_IN_PARTS = ["polars-lazy", "arrow-dataset", "duckdb", "spark", "dask"]
 EXAMPLES = 3_000
@@ -288,3 +288,53 @@ def test_what_is_collected_fits_and_files_are_written_once(monkeypatch, tmp_path
     assert len(written) == 1
     assert not list(tmp_path.iterdir())
     assert_frame_equal(result, FRAME.eval.compare(*metrics, **options), rel_tol=1e-9)
+
+
+CLUSTERED: list[dict[str, Any]] = [
+    {"by": "lang", "system": "system"},
+    {"by": fe.each("lang", "system"), "overall": True},
+    {"by": fe.where(some=fe.col("part") > 2, none=fe.col("part") > 9), "weight": "weight"},
+    {"interval": "cr1", "system": "system"},
+    {"interval": None},
+]
+
+
+@pytest.mark.parametrize("engine", ["polars-lazy", "arrow-dataset", "dask"])
+@pytest.mark.parametrize("options", CLUSTERED, ids=repr)
+def test_clusters_of_metrics_over_cells(engine, options, monkeypatch) -> None:
+    looked: list[object] = []
+    in_passes = cellwise.in_passes
+    monkeypatch.setattr(cellwise, "in_passes", lambda *a: looked.append(a) or in_passes(*a))
+    metrics = [*RANKS, *CLASSES, fe.mean("score")]
+    if "interval" not in options:
+        metrics += [fe.median("score"), fe.ks("label", "score")]
+    frame = FRAME.with_columns(group=pl.col("id") // 3)
+    expected = frame.eval.summary(*metrics, cluster="group", **options)
+    lazy = fe.of(IN_MEMORY[engine](frame)).run(memory=1e6)
+    result = lazy.summary(*metrics, cluster="group", **options)
+    assert looked
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def test_clusters_of_rows_that_miss_an_input(monkeypatch) -> None:
+    options = {"system": "system", "cluster": "doc", "missing": "drop"}
+    metrics = [RANKS[0], *CLASSES[:3], fe.median("score"), fe.mean("score")]
+    expected = HOLES.eval.summary(*metrics, **options)
+    assert expected["missing"].sum() > 100
+    result = HOLES.lazy().eval.run(memory=1e6).summary(*metrics, **options)
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-12)
+    with pytest.raises(fe.EvalError, match=r"rows are missing .* in 'score'"):
+        HOLES.lazy().eval.run(memory=1e6).summary(RANKS[0], cluster="doc")
+
+
+def test_examples_of_metrics_over_cells_are_units() -> None:
+    options = {"system": "system", "example": "id"}
+    expected = FRAME.eval.summary(*RANKS, CLASSES[0], **options)
+    result = FRAME.lazy().eval.run(memory=3e5).summary(*RANKS, CLASSES[0], **options)
+    assert_frame_equal(result, expected, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def test_clusters_of_cells_in_other_engines_are_refused() -> None:
+    relation = fe.of(IN_MEMORY["duckdb"](FRAME)).run(memory=1e5)
+    with pytest.raises(fe.EvalError, match=r"^summary: the sums of all clusters .* a Polars scan"):
+        relation.summary(CLASSES[0], cluster="doc", system="system")

@@ -415,7 +415,7 @@ def test_errors_in_bins_are_those_of_scores_in_bins(bins, memory) -> None:
             "the sizes of more than .* clusters and slices differ",
         ),
         (fe.rate("label"), {"interval": "bootstrap"}, "give more with frame.eval.run"),
-        (fe.cohen_kappa("label", "pred"), {}, "give more with frame.eval.run"),
+        (fe.cohen_kappa("label", "pred"), {"strata": "part"}, "give more with frame.eval.run"),
     ],
 )
 def test_what_no_number_of_passes_makes_small_is_refused(metric, options, message) -> None:

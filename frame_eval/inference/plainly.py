@@ -6,7 +6,7 @@ row. A share of rows stays one: whether a row is a hit and a trial is said by it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -21,7 +21,7 @@ from frame_eval.table import Floats, Table
 
 @dataclass(frozen=True)
 class Plain:
-    """A metric over cells of two systems, and ``metric``, the same of plain sums of columns.
+    """A metric over cells of some systems, and ``metric``, the same of plain sums of columns.
 
     ``tables`` have the totals of each system by slice and cell, and ``sides`` the estimates from
     them. ``slopes`` say by column and system, for every row of the table and for all sums, what a
@@ -32,19 +32,34 @@ class Plain:
     original: Metric
     label: Any
     metric: Metric
-    tables: tuple[Table, Table]
-    sides: tuple[Linear, Linear]
-    slopes: Mapping[str, tuple[Floats, Floats]]
+    tables: Sequence[Table]
+    sides: Sequence[Linear]
+    slopes: Mapping[str, Sequence[Floats]]
+
+    def of_units(self, table: Table, whole: Table, slices: int, systems: int) -> Linear:
+        """The metric linearised in units, from their plain sums and the totals over cells."""
+        found = linear(self.metric, table, slices, systems)
+        of_cells = linear(self.original, whole, slices, systems, errors=False)
+        return replace(found, estimate=of_cells.estimate, totals=of_cells.totals)
 
 
 def plainly(
-    metric: Metric, label: Any, tables: tuple[Table, Table], slices: int, prefix: str
+    metric: Metric,
+    label: Any,
+    tables: Sequence[Table],
+    slices: int,
+    prefix: str,
+    *,
+    in_units: bool = False,
 ) -> Plain:
-    """A metric over cells made one of plain sums, of columns whose names have a prefix."""
+    """A metric over cells made one of plain sums, of columns whose names have a prefix.
+
+    The influences are on the metric itself ``in_units`` of it, else on the share below a quantile.
+    """
     # Rows of a cell are alike: each is then known, as it is among examples.
-    a, b = (linear(metric, replace(table, singles=True), slices, 1) for table in tables)
-    of_a, of_b = (_slopes(metric, side) for side in (a, b))
-    columns = {name: f"{prefix}{name}" for name in of_a}
+    sides = [linear(metric, replace(table, singles=True), slices, 1) for table in tables]
+    of_sides = [_slopes(metric, side, in_units=in_units) for side in sides]
+    columns = {name: f"{prefix}{name}" for name in of_sides[0]}
     plain = Metric(
         metric.name,
         columns,
@@ -52,19 +67,19 @@ def plainly(
         better=metric.better,
         bounds=metric.bounds,
         smooth=metric.linear,
-        **(_share(metric) if metric.proportion is not None else _influences(metric, a)),
+        **(_share(metric) if metric.proportion is not None else _influences(metric, sides[0])),
     )
-    slopes = {column: (of_a[name], of_b[name]) for name, column in columns.items()}
-    return Plain(metric, label, plain, tables, (a, b), slopes)
+    slopes = {column: [of[name] for of in of_sides] for name, column in columns.items()}
+    return Plain(metric, label, plain, tables, sides, slopes)
 
 
-def _slopes(metric: Metric, side: Linear) -> dict[str, Floats]:
+def _slopes(metric: Metric, side: Linear, *, in_units: bool) -> dict[str, Floats]:
     """What rows add to each column, by the row of the table and the sum."""
     of_sums = slopes_of_rows(metric, side.table, len(side.estimate))
     if metric.proportion is not None:
         return of_sums
     slope = of_sums["influence"]
-    if metric.quantile is not None:
+    if in_units and metric.quantile is not None:
         slope = slope * per_share(metric.quantile, side)[side.table.slice, None]
     found = {}
     for number, (of, members) in enumerate(by_sample(metric, side.table.names)):

@@ -304,6 +304,12 @@ class Metric:
             rest = set()
         return found
 
+    @property
+    def follows(self) -> bool:
+        """Whether second moments follow from the sums, as these count rows and nothing else."""
+        own = all(members == (name,) for name, members in (self.samples or {}).items())
+        return self.proportion is not None or (self.counts and own)
+
     def slopes(self, sums: Sums) -> dict[str, Array]:
         """The derivative of the value by each sum that moves it, by cell."""
         given = {} if self.gradient is None else self.gradient(sums)

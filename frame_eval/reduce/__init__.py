@@ -15,6 +15,7 @@ from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import beside
 from frame_eval.reduce.beside import Beside, MakePlain
+from frame_eval.reduce.cellwise import ByCell, in_units, needs_cells
 from frame_eval.reduce.checks import explain_ids
 from frame_eval.reduce.coded import Reduced, coded, repeats_message
 from frame_eval.reduce.coding import codes
@@ -46,6 +47,7 @@ __all__ = [
     "Reduced",
     "Roles",
     "Table",
+    "at_second_look",
     "codes",
     "distinct",
     "filtered",
@@ -114,6 +116,31 @@ def reduce(
         if in_place is not None:
             return in_place
     return coded(prepared, metrics, queries, by_example)
+
+
+def at_second_look(
+    native: Any,
+    metrics: Sequence[Metric],
+    slices: Slices,
+    roles: Roles,
+    plain: Callable[[Metric, int, Table, tuple[int, int]], Sequence[ByCell]],
+    missing: str,
+) -> tuple[Reduced, list[tuple[int, Any, Any]]] | None:
+    """The sums of units, where those of metrics over cells are too many for the memory.
+
+    None where these can not be made plain, or by Polars alone. For every table: the position of its
+    metric, what that was made of by cell, if it was, and its totals over cells.
+    """
+    prepared = prepare(
+        scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
+    )
+    over_cells = [metric for metric in metrics if metric.cells]
+    if not over_cells or any(needs_cells(metric, missing) for metric in over_cells):
+        return None
+    if prepared.strata or not (prepared.is_polars and prepared.units):
+        return None
+    averaged = _checked_examples(prepared, metrics) if roles.example else prepared
+    return in_units(prepared, averaged, metrics, plain, missing)
 
 
 def _in_layouts(

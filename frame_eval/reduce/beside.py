@@ -17,6 +17,7 @@ from frame_eval.reduce.cellwise import (
     ByCell,
     Rows,
     SliceSet,
+    needs_cells,
     of_both,
     slice_sets,
     totals,
@@ -30,7 +31,14 @@ from frame_eval.reduce.parts import in_parts
 from frame_eval.reduce.passes import MOST_BITS, as_few, passes_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, keys_of
-from frame_eval.reduce.wide import Pair, check_common, of_patterns, wide, wide_passes
+from frame_eval.reduce.wide import (
+    Pair,
+    check_common,
+    of_patterns,
+    of_systems,
+    wide,
+    wide_passes,
+)
 from frame_eval.running import current, shown
 from frame_eval.table import Table, stacked
 
@@ -131,8 +139,7 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric], missing: str)
         metric.name
         for metric in metrics
         if metric.unit
-        or (metric.cells and metric.worst and missing == "worst")
-        or (metric.per_class and metric.per_class.cells)
+        or (metric.cells and needs_cells(metric, missing))
         or (metric.quantile is not None and prepared.weight is not None)
     ]
     if rough or prepared.strata or prepared.trials:
@@ -192,11 +199,13 @@ def _of_pair(
 def _added(asked: _Question, asks: Sequence[_Ask], parts: Parts, pair: Pair) -> list[Table]:
     """The sums over the examples of two systems, a table for each ask."""
     prepared, metrics = asked.prepared, [ask.metric for ask in asks]
+    mine = of_systems(prepared, pair)
     by_cell = [ask.by_cell for ask in asks if ask.by_cell is not None]
 
     def sums() -> Iterator[Query]:
         for part in shown(parts, "examples side by side"):
-            rows = with_columns(replace(prepared, native=nw.to_native(part)), by_cell, pair)
+            native = nw.to_native(part.filter(mine[0] | mine[1]))
+            rows = with_columns(replace(prepared, native=native), by_cell, pair)
             yield wide(rows, metrics, pair, asked.missing, asked.unmatched)
 
     queries: Iterable[Query] = sums()

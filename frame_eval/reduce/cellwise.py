@@ -12,21 +12,21 @@ import narwhals as nw
 import polars as pl
 
 from frame_eval.metrics.core import Metric, Sums
-from frame_eval.reduce.coded import coded
+from frame_eval.reduce.coded import Reduced, coded
 from frame_eval.reduce.coding import ONE, codes
 from frame_eval.reduce.engines import collect
-from frame_eval.reduce.passes import passes_needed
+from frame_eval.reduce.passes import in_passes, passes_needed
 from frame_eval.reduce.prepare import Prepared
-from frame_eval.reduce.query import Query, query
+from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import Pair, example_keys, of_systems
-from frame_eval.table import Floats, Table
+from frame_eval.table import Floats, Table, stacked
 
 # Parts of the rows, with what is asked of them.
 Rows = Callable[[Metric], Iterable[nw.LazyFrame[Any]]]
 
 
 class ByCell(Protocol):
-    """A metric over cells of two systems as ``metric``, one of plain sums of columns.
+    """A metric over cells of some systems as ``metric``, one of plain sums of columns.
 
     What a row adds to a column is, by system, a sum over what it adds to the sums of ``original``,
     times ``slopes`` of the row of the system's table that its slice and cell are in.
@@ -37,9 +37,15 @@ class ByCell(Protocol):
     @property
     def metric(self) -> Metric: ...
     @property
-    def tables(self) -> tuple[Table, Table]: ...
+    def tables(self) -> Sequence[Table]: ...
     @property
-    def slopes(self) -> Mapping[str, tuple[Floats, Floats]]: ...
+    def slopes(self) -> Mapping[str, Sequence[Floats]]: ...
+
+
+def needs_cells(metric: Metric, missing: str) -> bool:
+    """Whether a metric over cells can not be made plain."""
+    filled = metric.worst is not None and missing == "worst"
+    return filled or (metric.per_class is not None and metric.per_class.cells is not None)
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,10 @@ def totals(
     rows_of: Rows | None = None,
 ) -> list[Table]:
     """The sums of metrics over cells by slice and system, over all rows or over some."""
-    # Sums of a whole system: weights are added up.
-    seen = replace(prepared, units=prepared.systems, examples={})
+    # In a unit of all rows, so that weights are added up.
+    one = nw.lit(0).alias("__fe_all")
+    rows = nw.to_native(prepared.frame.with_columns(one))
+    seen = replace(prepared, native=rows, units={"all": "__fe_all"}, examples={})
     found: dict[int, Query] = {}
     for positions in _of_like_rows(metrics):
         chosen = {i: metrics[i] for i in positions}
@@ -87,8 +95,8 @@ def totals(
             whole = query(seen, chosen, missing, False, False, False)
         else:
             parts = [
-                query(seen, chosen, missing, False, False, False, rows=rows)
-                for rows in rows_of(first)
+                query(seen, chosen, missing, False, False, False, rows=part.with_columns(one))
+                for part in rows_of(first)
             ]
             whole = replace(parts[0], frame=pl.concat([one.frame for one in parts]))
         found.update(dict.fromkeys(positions, whole))
@@ -125,21 +133,19 @@ def _all_there(prepared: Prepared, metric: Metric) -> Any:
 
 
 def with_columns(
-    prepared: Prepared, found: Sequence[tuple[ByCell, SliceSet]], pair: Pair
+    prepared: Prepared, found: Sequence[tuple[ByCell, SliceSet]], systems: Sequence[Sequence[Any]]
 ) -> Prepared:
-    """The rows of two systems with the columns of metrics that were over cells.
+    """The rows of some systems with the columns of metrics that were over cells.
 
     Of engines other than Polars the rows are collected.
     """
     if not found:
         return prepared
-    mine = of_systems(prepared, pair)
-    rows = prepared.frame.filter(mine[0] | mine[1])
-    native = nw.to_native(rows) if prepared.is_polars else collect(rows).lazy()
+    native = prepared.native if prepared.is_polars else collect(prepared.frame).lazy()
     inputs, read = dict(prepared.inputs), dict(prepared.read)
     made: list[Any] = []
     for one, slices in found:
-        lookup = _lookup(prepared, one, slices, pair, native.collect_schema())
+        lookup = _lookup(prepared, one, slices, systems, native.collect_schema())
         keys = [name for name in lookup.columns if name not in _names(one)]
         native = native.join(lookup.lazy(), on=keys, how="left", nulls_equal=True)
         made += _columns(prepared, one)
@@ -165,12 +171,12 @@ def _lookup(
     prepared: Prepared,
     one: ByCell,
     slices: SliceSet,
-    pair: Pair,
+    systems: Sequence[Sequence[Any]],
     schema: Mapping[str, pl.DataType],
 ) -> pl.DataFrame:
     """The slopes by the private columns that name slice, system and cell."""
     parts = []
-    for side, (table, system) in enumerate(zip(one.tables, pair, strict=True)):
+    for side, (table, system) in enumerate(zip(one.tables, systems, strict=True)):
         inside = slices.of(table)
         named = slices.values[table.slice[inside] - slices.codes.start]
         columns: dict[str, Any] = {name: named[name] for name in slices.columns}
@@ -210,3 +216,47 @@ def _columns(prepared: Prepared, one: ByCell) -> list[Any]:
         nw.when(valid).then(reduce(add, values, nw.lit(0.0))).alias(column)
         for column, values in parts.items()
     ]
+
+
+def in_units(
+    prepared: Prepared,
+    averaged: Prepared,
+    metrics: Sequence[Metric],
+    plain: Callable[[Metric, int, Table, tuple[int, int]], Sequence[ByCell]],
+    missing: str,
+) -> tuple[Reduced, list[tuple[int, Any, Any]]]:
+    """The sums of units of all metrics, those over cells made ``plain`` by their totals.
+
+    For every metric that there is then: which one it was, what it was made of, and the totals.
+    """
+    domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else ONE
+    systems = codes(domain, list(prepared.systems.values()))[1]
+    values = systems.rows() if prepared.systems else [()]
+    sets = slice_sets(prepared, domain)
+    shape = sets[-1].codes.stop, systems.height
+    over_cells = [i for i, metric in enumerate(metrics) if metric.cells]
+    of_cells = totals(averaged, [metrics[i] for i in over_cells], missing, domain)
+    whole = dict(zip(over_cells, of_cells, strict=True))
+    made = [(i, one) for i in over_cells for one in plain(metrics[i], i, whole[i], shape)]
+    others = [i for i in range(len(metrics)) if i not in whole]
+    asked = [metrics[i] for i in others]
+    grouped = [
+        (averaged if asked[at[0]].unit is None else prepared, {i: asked[i] for i in at})
+        for at in layouts(asked, alike=False)
+    ]
+    for slices in sets:
+        rows = with_columns(averaged, [(one, slices) for _, one in made], values)
+        first = len(asked)
+        asked += [one.metric for _, one in made]
+        grouped.append((rows, {first + k: one.metric for k, (_, one) in enumerate(made)}))
+    passes = max(passes_needed(*one, by_example=False, alike=False, apart=True) for one in grouped)
+    found = in_passes(prepared, asked, {}, grouped, missing, True, passes)
+    tables = list(found.tables[: len(others)])
+    for k in range(len(made)):
+        of_sets = found.tables[len(others) + k :: len(made)]
+        parts = [t.take(slices.of(t)) for t, slices in zip(of_sets, sets, strict=True)]
+        tables.append(stacked(parts))
+    origin: list[tuple[int, Any, Any]] = [(i, None, None) for i in others]
+    origin += [(i, one, whole[i]) for i, one in made]
+    order = sorted(range(len(origin)), key=lambda k: origin[k][0])
+    return replace(found, tables=[tables[k] for k in order]), [origin[k] for k in order]

@@ -93,7 +93,7 @@ def _many(
     if prepared.units:
         way_out = "name coarser clusters, or ask summary for analytic intervals, slice by slice"
         if metric.cells:
-            way_out = "name coarser clusters, or leave out the metrics of classes"
+            way_out = "name coarser clusters, or hand over the rows as a Polars scan"
         return list(prepared.units.values()), "the sums of all clusters and slices", way_out
     if alike:
         way_out = "ask for analytic intervals"

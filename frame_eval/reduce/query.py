@@ -232,7 +232,7 @@ def _ask_for(
         n = ask.sum(of_n, "s")
     else:
         n = rows
-    known = (metric.counts or metric.proportion is not None) and weight is None and follow
+    known = metric.follows and weight is None and follow
     wanted = moments and metric.linear and not ask.alone and not known
     second = None
     if wanted:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from frame_eval.columns import Input
 from frame_eval.errors import EvalError, check_option, did_you_mean, listing
 from frame_eval.inference import paired as differences
 from frame_eval.inference.difference import Difference, Sides
@@ -25,7 +24,6 @@ from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.inference.summed import Summed, of_matched, summed
 from frame_eval.inference.summed import sides as summed_sides
 from frame_eval.metrics.core import Metric
-from frame_eval.metrics.means import mean
 from frame_eval.metrics.roc import in_bins
 from frame_eval.reduce import Beside, Reduced, Roles, reduce, side_by_side
 from frame_eval.running import current
@@ -36,7 +34,10 @@ from frame_eval.verbs.matching import (
     Unmatched,
     common_examples,
     common_notes,
+    imbalance,
+    means_of_matched,
     of_pairs,
+    only_input,
     rows_by_slice,
 )
 from frame_eval.verbs.results import joined, with_keys
@@ -212,7 +213,7 @@ def contrast(
         raise EvalError("crossed clusters go with systems that are paired")
     whole = whole or bool(others)
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
-    asked = [*metrics, *_means_of_matched(metrics)]
+    asked = [*metrics, *means_of_matched(metrics)]
     if paired and not whole and large:
         pairs_of = partial(_pairs, baseline=baseline)
         apart = side_by_side(frame, asked, chosen, roles, pairs_of, _plain, missing, unmatched)
@@ -261,7 +262,7 @@ def _plain(
     """
     sides = of_pairs(compared, [pair], shape)
     return [
-        plainly(one, label, sides, shape[0], f"__fe_p{position}_{number}_")
+        plainly(one, label, sides, shape[0], f"__fe_p{position}_{number}_", in_units=True)
         for number, (one, label, _) in enumerate(per_class([metric], [whole]))
     ]
 
@@ -305,7 +306,7 @@ def _of_matched(
     metrics: Sequence[Metric], found: Reduced, matched: Matched, pairs: list[tuple[int, int]]
 ) -> Iterator[Contrast]:
     """Every metric of every pair, from examples that are matched already."""
-    asked = [*metrics, *_means_of_matched(metrics)]
+    asked = [*metrics, *means_of_matched(metrics)]
     slices, size = found.shape[0], max(1, _BATCH // len(matched.place))
     for batch in (pairs[i : i + size] for i in range(0, len(pairs), size)):
         contrasts = [
@@ -330,30 +331,11 @@ def _remarked(
 ) -> Iterator[Contrast]:
     """The contrasts of the metrics, with what there is to say of them and of the others' means."""
     others = (one for one in contrasts if one.position >= len(metrics))
-    matched = {_only_input(one.metric).key: one.sides for one in others}
+    matched = {only_input(one.metric).key: one.sides for one in others}
     for one in contrasts:
         if one.position < len(metrics):
             metric = metrics[one.position]
-            yield replace(one, remarks=[*notes, *_imbalance(metric, matched)])
-
-
-def _matched_inputs(metric: Metric) -> dict[str, str]:
-    """The inputs that should be alike for both systems, with what each is called."""
-    if metric.unit is not None:
-        return {}
-    labels = [name for name, given in metric.made.items() if given.kind == "label"]
-    # The first is what is true; predictions may differ.
-    return {**dict.fromkeys(labels[:1], "prevalence"), **metric.matched}
-
-
-def _means_of_matched(metrics: Sequence[Metric]) -> list[Metric]:
-    """The mean of every input that should be alike for both systems, once for every column."""
-    given = {
-        metric.made[name].key: metric.made[name]
-        for metric in metrics
-        for name in _matched_inputs(metric)
-    }
-    return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in given.items()]
+            yield replace(one, remarks=[*notes, *imbalance(metric, matched)])
 
 
 def _pairs(systems: pl.DataFrame, baseline: Any) -> list[tuple[int, int]]:
@@ -404,37 +386,18 @@ def _contrasts(
         return a, b
 
     matched = {
-        _only_input(metric).key: sides(metric, of)
-        for metric, of in zip(_means_of_matched(metrics), tables[len(metrics) :], strict=True)
+        only_input(metric).key: sides(metric, of)
+        for metric, of in zip(means_of_matched(metrics), tables[len(metrics) :], strict=True)
     }
     position = {metric.name: i for i, metric in enumerate(metrics)}
     result = []
     for metric, label, _ in per_class(metrics, found.tables[: len(metrics)]):
         at = position[metric.name]
-        remarks = [notes[at], *_imbalance(metric, matched)]
+        remarks = [notes[at], *imbalance(metric, matched)]
         first, second = (of_one_class(metrics[at], table, label) for table in tables[at])
         both = sides(metric, (first, second))
         result.append(Contrast(at, metric, label, pairs, both, present, remarks))
     return result
-
-
-def _only_input(metric: Metric) -> Input:
-    (given,) = metric.made.values()
-    return given
-
-
-def _imbalance(metric: Metric, matched: dict[Any, Sides]) -> list[Any]:
-    """Per slice, remarks where the systems differ in the mean of what should be alike."""
-    remarks: list[Any] = []
-    for name, word in _matched_inputs(metric).items():
-        first, second = (side.estimate for side in matched[metric.made[name].key])
-        remarks.append(
-            [
-                f"{word} {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
-                for a, b in zip(first, second, strict=True)
-            ]
-        )
-    return remarks
 
 
 def _other_ways(

@@ -8,7 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from frame_eval.columns import Input
 from frame_eval.errors import EvalError, listing
+from frame_eval.inference.difference import Sides
+from frame_eval.metrics.core import Metric
+from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced
 from frame_eval.slices import unwrapped
 from frame_eval.table import Ints, Table, keyed
@@ -167,3 +171,42 @@ def _check_weights(tables: tuple[Table, Table], found: Reduced, size: int) -> No
             f"{len(units)} examples have different weights for the two systems (such as "
             f"{_examples(found, units)}); a weight belongs to the example"
         )
+
+
+def matched_inputs(metric: Metric) -> dict[str, str]:
+    """The inputs that should be alike for both systems, with what each is called."""
+    if metric.unit is not None:
+        return {}
+    labels = [name for name, given in metric.made.items() if given.kind == "label"]
+    # The first is what is true; predictions may differ.
+    return {**dict.fromkeys(labels[:1], "prevalence"), **metric.matched}
+
+
+def means_of_matched(metrics: Sequence[Metric]) -> list[Metric]:
+    """The mean of every input that should be alike for both systems, once for every column."""
+    given = {
+        metric.made[name].key: metric.made[name]
+        for metric in metrics
+        for name in matched_inputs(metric)
+    }
+    return [replace(mean(""), name=f"__fe_{key}", inputs={"x": i}) for key, i in given.items()]
+
+
+def only_input(metric: Metric) -> Input:
+    """The input of a metric that has one."""
+    (given,) = metric.made.values()
+    return given
+
+
+def imbalance(metric: Metric, matched: dict[Any, Sides]) -> list[Any]:
+    """Per slice, remarks where the systems differ in the mean of what should be alike."""
+    remarks: list[Any] = []
+    for name, word in matched_inputs(metric).items():
+        first, second = (side.estimate for side in matched[metric.made[name].key])
+        remarks.append(
+            [
+                f"{word} {a:.3g} against {b:.3g}" if abs(a - b) > 1e-9 else ""
+                for a, b in zip(first, second, strict=True)
+            ]
+        )
+    return remarks

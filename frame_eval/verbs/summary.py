@@ -10,19 +10,20 @@ import numpy as np
 import polars as pl
 
 from frame_eval.columns import Columns, Source
-from frame_eval.errors import EvalError, check_option, listing
+from frame_eval.errors import BeyondMemory, EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
 from frame_eval.inference.details import DETAILS
 from frame_eval.inference.details import details as details_of
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import Linear, crossed, linear
+from frame_eval.inference.plainly import Plain, plainly
 from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.simultaneous import family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.roc import in_bins
-from frame_eval.reduce import Ranked, Reduced, Roles, Table, reduce
+from frame_eval.reduce import Ranked, Reduced, Roles, Table, at_second_look, reduce
 from frame_eval.running import current
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices
 from frame_eval.verbs.results import joined, with_keys
@@ -268,22 +269,60 @@ def measure(
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.shown, *roles.system), COLUMNS)
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
-    found = reduce(
-        frame,
-        metrics,
-        chosen,
-        roles,
-        missing=missing,
-        moments=moments,
-        alike=alike,
-        tabled=tabled or alike,
-        apart=apart,
-    )
+    try:
+        found = reduce(
+            frame,
+            metrics,
+            chosen,
+            roles,
+            missing=missing,
+            moments=moments,
+            alike=alike,
+            tabled=tabled or alike,
+            apart=apart,
+        )
+    except BeyondMemory:
+        # The sums of units by cell may be too many where plain sums of units are not.
+        again = at_second_look(frame, metrics, chosen, roles, _plain, missing) if apart else None
+        if again is None:
+            raise
+        return _by_cell(metrics, *again, roles, chosen)
     linearised = tuple(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
         for position, (metric, label, table) in enumerate(per_class(metrics, found.tables))
     )
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
+
+
+def _plain(metric: Metric, position: int, whole: Table, shape: tuple[int, int]) -> list[Plain]:
+    """A metric over cells as metrics of plain sums, one for each of its classes."""
+    slices, systems = shape
+    parts = [whole.take(whole.system == i) for i in range(systems)]
+    tables = [replace(part, system=np.zeros_like(part.system)) for part in parts]
+    return [
+        plainly(one, label, tables, slices, f"__fe_p{position}_{number}_")
+        for number, (one, label, _) in enumerate(per_class([metric], [whole]))
+    ]
+
+
+def _by_cell(
+    metrics: Sequence[Metric],
+    found: Reduced,
+    made: Sequence[tuple[int, Any, Table]],
+    roles: Roles,
+    chosen: Slices,
+) -> Measured:
+    """Metrics linearised from sums of units, those over cells with the estimates there."""
+    entries = []
+    for number, (table, (at, plain, whole)) in enumerate(zip(found.tables, made, strict=True)):
+        metric, label = metrics[at], None
+        if plain is None:
+            estimated = linear(metric, table, *found.shape)
+        else:
+            metric, label = plain.original, plain.label
+            estimated = plain.of_units(table, whole, *found.shape)
+        entries.append(Entry(number, metric, label, estimated))
+    return Measured(found, tuple(entries), bool(roles.unit), bool(chosen.conditions))
 
 
 def measure_ways(
