@@ -25,7 +25,7 @@ from frame_eval.inference.linear import (
 )
 from frame_eval.inference.pooling import Pooled, pooled, rate_variances
 from frame_eval.inference.resample import Draws
-from frame_eval.inference.simultaneous import Family, drawn_family, joint_family
+from frame_eval.inference.simultaneous import Family, drawn_family, pairs_family
 from frame_eval.inference.variance import Variance, cr2, two_way
 from frame_eval.metrics.core import Metric
 from frame_eval.table import Floats, Ints, Table, stacked
@@ -268,11 +268,7 @@ def _of_pairs(found: Linear, variance: Variance, df: Floats, draws: Draws) -> Fa
         together = covariance([found], variance.value)
         return drawn_family(together, variance.df, draws, differences=True)
     influence, share = influences_by_unit(found, most_units([found]))
-    parts = (
-        (influence[:, a] - influence[:, b], (share[:, a] + share[:, b]) / 2, df[a_b])
-        for a, b, a_b in _chunks(*np.triu_indices(len(found.estimate), 1))
-    )
-    return joint_family(list(parts), draws)
+    return pairs_family(influence, share, df, draws)
 
 
 def _of_differences(found: Linear, variance: Variance, first: Ints, second: Ints) -> Floats:
@@ -287,14 +283,6 @@ def _of_differences(found: Linear, variance: Variance, first: Ints, second: Ints
     between = ways[0] if len(ways) == 1 else two_way(*ways)
     given = variance.value - np.nan_to_num(cr2(found).value)
     return between + given[first] + given[second]
-
-
-def _chunks(first: Ints, second: Ints) -> list[tuple[Ints, Ints, Ints]]:
-    size = 512
-    return [
-        (first[i : i + size], second[i : i + size], np.arange(i, min(i + size, len(first))))
-        for i in range(0, len(first), size)
-    ]
 
 
 def _welch(a: Floats, df_a: Floats, b: Floats, df_b: Floats) -> Floats:

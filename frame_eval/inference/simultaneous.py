@@ -16,10 +16,13 @@ from frame_eval.inference.covariance import covariance, influences_by_unit, most
 from frame_eval.inference.linear import Linear
 from frame_eval.inference.resample import Draws, coins
 from frame_eval.inference.variance import cr2
-from frame_eval.table import Floats
+from frame_eval.table import Floats, Ints
 
 _MOST_DRAWN = 200  # estimates whose joint law is drawn
 _MOST_UNITS = 100  # that a covariance is drawn from: more hardly vary
+_AT_ONCE = 2**20  # influences of pairs that are held at once
+_FEW = 250  # pairs that are all studentised
+_SINGLE = 40  # how much longer the error of one draw takes alone than among all draws
 
 
 @dataclass(frozen=True)
@@ -91,23 +94,163 @@ def _confidences(influence: Floats, share: Floats, df: Floats, draws: Draws) -> 
     """The largest of one minus the p-values of all columns, by draws."""
     usable = np.flatnonzero(np.isfinite(df))
     influence, share, df = influence[:, usable], share[:, usable], df[usable]
-    stretch = 1 / (1 - np.minimum(share, 1 - 1e-9))
-    fixed = (stretch * influence**2).sum(0)
-    lean = stretch * share * influence
-    spread = (stretch * share**2).sum(0)
+    columns = _Columns.of(influence, share)
 
     def largest(rows: int, generator: np.random.Generator) -> Floats:
-        signs = 2.0 * coins(rows, len(influence), generator) - 1.0
-        total = signs @ influence
-        # Sum of a (v psi - w total)^2, as v^2 is 1.
-        variance = fixed - 2 * total * (signs @ lean) + total**2 * spread
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.abs(total) / np.sqrt(np.maximum(variance, 0.0))
-        p = 2 * scipy.special.stdtr(df, -np.nan_to_num(t, nan=0.0, posinf=np.inf))
-        most: Floats = np.max(1 - p, axis=1, initial=0.0)
-        return most
+        signs = _signs(rows, len(influence), generator)
+        return _raised(np.zeros(rows), columns.studentized(signs, signs @ influence), df)
 
     return np.concatenate(draws.blocks(largest, sum(influence.shape)))
+
+
+def pairs_family(influence: Floats, share: Floats, df: Floats, draws: Draws) -> Family:
+    """The family of the differences of all pairs of columns of :func:`joint_family`.
+
+    The first less the second one, of which the shares are the mean, in the order of
+    ``np.triu_indices``, with the degrees of freedom of each. Only those are studentised that may be
+    the largest of a draw.
+    """
+    usable = np.flatnonzero(np.isfinite(df))
+    if not len(usable):
+        return Family(0)
+    first, second = (of[usable] for of in np.triu_indices(influence.shape[1], 1))
+    if len(usable) <= _FEW:
+        apart = influence[:, first] - influence[:, second]
+        part = (share[:, first] + share[:, second]) / 2
+        return joint_family([(apart, part, df[usable])], draws)
+    pairs = _Pairs(influence, share, first, second, df[usable])
+
+    def largest(rows: int, generator: np.random.Generator) -> Floats:
+        signs = _signs(rows, len(influence), generator)
+        return pairs.confidences(signs, signs @ influence)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = draws.blocks(largest, sum(influence.shape))
+    return Family(len(usable), np.sort(np.concatenate(found)))
+
+
+class _Pairs:
+    """Pairs of columns, the first less the second, under signs on their units."""
+
+    def __init__(
+        self, influence: Floats, share: Floats, first: Ints, second: Ints, df: Floats
+    ) -> None:
+        self.influence, self.share = np.ascontiguousarray(influence.T), share.T.copy()
+        self.first, self.second, self.df = first, second, df
+        size = max(1, _AT_ONCE // len(influence))
+        self.parts = [np.arange(i, min(i + size, len(df))) for i in range(0, len(df), size)]
+        sums = [(of.fixed, of.spread) for of in map(self.columns, self.parts)]
+        self.fixed, self.spread = (np.concatenate(of) for of in zip(*sums, strict=True))
+
+    def columns(self, pairs: Ints) -> _Columns:
+        """The differences of some pairs."""
+        a, b = self.first[pairs], self.second[pairs]
+        share = (self.share[a] + self.share[b]) / 2
+        return _Columns.of((self.influence[a] - self.influence[b]).T, share.T)
+
+    def confidences(self, signs: Floats, total: Floats) -> Floats:
+        """The largest of one minus the p-values of all pairs, by draws."""
+        rows = np.arange(len(signs))
+        best, seen = np.zeros(len(signs)), np.zeros(len(signs), np.int64)
+        for part in self.parts:
+            t = self._about(total, part)
+            at = t.argmax(axis=1)
+            seen = np.where(t[rows, at] > best, part[at], seen)
+            best = np.maximum(best, t[rows, at])
+        confidence = self._raised(np.zeros(len(signs)), signs, total, rows, seen)
+        for part in self.parts:
+            # By Cauchy and Schwarz the error of a draw is at least that of its signs, less its
+            # total times the root of the sum of squared shares.
+            t = self._about(total, part)
+            most = t / np.maximum(1 - t * np.sqrt(self.spread[part]), 0.0)
+            possible = most >= _needed(confidence, self.df[part])[:, None]
+            if np.count_nonzero(possible) * _SINGLE > possible.size:
+                t = self.columns(part).studentized(signs, self._differences(total, part))
+                confidence = _raised(confidence, t, self.df[part])
+            else:
+                row, at = np.nonzero(possible)
+                confidence = self._raised(confidence, signs, total, row, part[at])
+        return confidence
+
+    def _differences(self, total: Floats, pairs: Ints) -> Floats:
+        return total[:, self.first[pairs]] - total[:, self.second[pairs]]
+
+    def _about(self, total: Floats, pairs: Ints) -> Floats:
+        """The absolute t-statistics, but with the errors of the signs alone."""
+        return _over(self._differences(total, pairs), self.fixed[pairs])
+
+    def _raised(
+        self, confidence: Floats, signs: Floats, total: Floats, rows: Ints, pairs: Ints
+    ) -> Floats:
+        """The largest confidence by draws: the given one, or that of some draws of some pairs."""
+        found = confidence.copy()
+        size = max(1, _AT_ONCE // signs.shape[1])
+        for start in range(0, len(rows), size):
+            row, pair = rows[start : start + size], pairs[start : start + size]
+            a, b = self.first[pair], self.second[pair]
+            lean = (signs[row] * self.columns(pair).lean.T).sum(1)
+            t = _studentized(
+                total[row, a] - total[row, b], lean, self.fixed[pair], self.spread[pair]
+            )
+            np.maximum.at(found, row, 1 - 2 * scipy.special.stdtr(self.df[pair], -t))
+        return found
+
+
+def _signs(rows: int, units: int, generator: np.random.Generator) -> Floats:
+    return 2.0 * coins(rows, units, generator) - 1.0
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What the errors of some columns are made of under signs on their units.
+
+    That is the sum of a (v psi - w total)^2, as v^2 is 1.
+    """
+
+    fixed: Floats
+    lean: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, influence: Floats, share: Floats) -> _Columns:
+        stretch = 1 / (1 - np.minimum(share, 1 - 1e-9))
+        lean = stretch * share
+        spread = (lean * share).sum(0)
+        lean *= influence
+        return cls((stretch * influence**2).sum(0), lean, spread)
+
+    def studentized(self, signs: Floats, total: Floats) -> Floats:
+        """The absolute t-statistics of some draws (rows), which have these sums of influences."""
+        return _studentized(total, signs @ self.lean, self.fixed, self.spread)
+
+
+def _studentized(total: Floats, lean: Floats, fixed: Floats, spread: Floats) -> Floats:
+    return _over(total, fixed - 2 * total * lean + total**2 * spread)
+
+
+def _over(total: Floats, variance: Floats) -> Floats:
+    """Absolute t-statistics; 0 where there is nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.abs(total) / np.sqrt(np.maximum(variance, 0.0))
+    return np.nan_to_num(t, nan=0.0, posinf=np.inf)
+
+
+def _needed(confidence: Floats, df: Floats) -> Floats:
+    """The t-statistic that a member must have to be more confident than so."""
+    return np.asarray(scipy.special.stdtrit(np.max(df), 0.5 + confidence / 2) * (1 - 1e-9), float)
+
+
+def _raised(confidence: Floats, t: Floats, df: Floats) -> Floats:
+    """The largest confidence by draws: the given one, or one minus the p-value of some t."""
+    if not len(df):
+        return confidence
+    rows, most = np.arange(len(t)), t.argmax(axis=1)
+    first = 1 - 2 * scipy.special.stdtr(df[most], -t[rows, most])
+    found: Floats = np.maximum(confidence, first)
+    # Their law takes long: only those are asked for it that can be more confident.
+    rows, columns = np.nonzero(t > _needed(found, df)[:, None])
+    np.maximum.at(found, rows, 1 - 2 * scipy.special.stdtr(df[columns], -t[rows, columns]))
+    return found
 
 
 def drawn_family(

@@ -9,7 +9,7 @@ from scipy import stats
 import frame_eval as fe
 from frame_eval.inference.linear import group_codes, linear
 from frame_eval.inference.resample import Draws, coins
-from frame_eval.inference.simultaneous import Family, family_of, joint_family
+from frame_eval.inference.simultaneous import Family, family_of, joint_family, pairs_family
 from frame_eval.inference.variance import cr2
 from frame_eval.reduce import Roles, reduce
 from frame_eval.slices import slices
@@ -108,6 +108,35 @@ def test_signs_by_hand():
         left = signed - total / 12
         t = total / np.sqrt((left**2 / (1 - 1 / 12)).sum(0))
         largest.append(np.max(1 - 2 * stats.t(11).sf(np.abs(t))))
+    assert_allclose(family.confidence, np.sort(largest), rtol=1e-9)
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+@pytest.mark.parametrize("units", [12, 500])
+@pytest.mark.parametrize("groups", [3, 26])
+def test_signs_of_pairs_by_hand(groups, units, unequal):
+    """Groups that share units, some without variation; pairs of several degrees of freedom."""
+    rng = np.random.default_rng(units + groups)
+    size = rng.exponential(size=(units, groups)) ** (3 if unequal else 0.2)
+    size *= rng.random(size.shape) < 0.7
+    share = size / size.sum(0)
+    influence = share * rng.normal(size=share.shape)
+    influence[:, :2] = 0.0
+    first, second = np.triu_indices(groups, 1)
+    df = rng.uniform(3, 60, len(first))
+    df[2::7] = np.nan
+    family = pairs_family(influence, share, df, Draws(200, 5))
+    psi, w = influence[:, first] - influence[:, second], (share[:, first] + share[:, second]) / 2
+    width = units + (groups if groups > 3 else int(np.isfinite(df).sum()))
+    (bits,) = Draws(200, 5).blocks(lambda rows, generator: coins(rows, units, generator), width)
+    largest = []
+    for draw in bits * 2.0 - 1:
+        signed = draw[:, None] * psi
+        total = signed.sum(0)
+        error = np.sqrt((((signed - w * total) ** 2) / (1 - w)).sum(0))
+        t = np.abs(total) / np.where(error > 0, error, np.inf)
+        largest.append(np.nanmax(1 - 2 * stats.t(df).sf(t)))
+    assert family.members == np.isfinite(df).sum()
     assert_allclose(family.confidence, np.sort(largest), rtol=1e-9)
 
 
