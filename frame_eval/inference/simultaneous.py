@@ -21,6 +21,7 @@ from frame_eval.table import Floats, Ints
 _MOST_DRAWN = 200  # estimates whose joint law is drawn
 _MOST_UNITS = 100  # that a covariance is drawn from: more hardly vary
 _AT_ONCE = 2**20  # influences of pairs that are held at once
+_ALONE = 1 - 1e-9  # the largest share of a unit, as one that is alone has no error
 _FEW = 250  # pairs that are all studentised
 _SINGLE = 40  # how much longer the error of one draw takes alone than among all draws
 
@@ -144,9 +145,17 @@ class _Pairs:
 
     def columns(self, pairs: Ints) -> _Columns:
         """The differences of some pairs."""
+        influence, share = self._of(pairs)
+        return _Columns.of(influence.T, share.T)
+
+    def _of(self, pairs: Ints) -> tuple[Floats, Floats]:
+        """The influences of some pairs, and their shares (pairs x units)."""
         a, b = self.first[pairs], self.second[pairs]
-        share = (self.share[a] + self.share[b]) / 2
-        return _Columns.of((self.influence[a] - self.influence[b]).T, share.T)
+        influence, share = self.influence[a], self.share[a]
+        influence -= self.influence[b]
+        share += self.share[b]
+        share *= 0.5
+        return influence, share
 
     def confidences(self, signs: Floats, total: Floats) -> Floats:
         """The largest of one minus the p-values of all pairs, by draws."""
@@ -188,7 +197,10 @@ class _Pairs:
         for start in range(0, len(rows), size):
             row, pair = rows[start : start + size], pairs[start : start + size]
             a, b = self.first[pair], self.second[pair]
-            lean = (signs[row] * self.columns(pair).lean.T).sum(1)
+            influence, share = self._of(pair)
+            influence *= share
+            influence /= 1 - np.minimum(share, _ALONE)
+            lean = np.einsum("ij,ij->i", influence, signs[row])
             t = _studentized(
                 total[row, a] - total[row, b], lean, self.fixed[pair], self.spread[pair]
             )
@@ -213,7 +225,7 @@ class _Columns:
 
     @classmethod
     def of(cls, influence: Floats, share: Floats) -> _Columns:
-        stretch = 1 / (1 - np.minimum(share, 1 - 1e-9))
+        stretch = 1 / (1 - np.minimum(share, _ALONE))
         lean = stretch * share
         spread = (lean * share).sum(0)
         lean *= influence
