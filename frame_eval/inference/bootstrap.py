@@ -131,7 +131,7 @@ class _Plain:
         return below, above
 
     def back(self, values: Floats) -> Floats:
-        """The replicates on the scale of the limits, ascending."""
+        """The replicates on the scale of the limits."""
         return values
 
 
@@ -144,8 +144,8 @@ class _Pivot(_Plain):
 
     def back(self, values: Floats) -> Floats:
         if self.error is None:
-            return (2 * self.estimate - values)[::-1]
-        return (self.estimate - values * self.error)[::-1]
+            return 2 * self.estimate - values
+        return self.estimate - values * self.error
 
 
 @dataclass(frozen=True)
@@ -251,9 +251,9 @@ def _limits(values: Floats, size: float, level: float, draws: Draws, scale: _Pla
     excludes 0 exactly when the p-value, counted as (1 + count) / (B + 1), is under 1 - level.
     ``size`` is that of the values that rounding comes from.
     """
-    there = np.sort(values)
-    there = there[: np.searchsorted(there, np.nan)]
-    lost = len(values) - len(there)
+    undefined = np.isnan(values)
+    lost = np.count_nonzero(undefined)
+    there = values[~undefined] if lost else values
     note = f"{lost} of {len(values)} resamples undefined" if lost else ""
     if lost > UNDEFINED * len(values):
         return replace(NOTHING, note=note)
@@ -265,6 +265,9 @@ def _limits(values: Floats, size: float, level: float, draws: Draws, scale: _Pla
     if not np.isfinite(scale.tails(tail)).all():
         return replace(NOTHING, note="all resamples are on one side of the estimate")
     lower, upper = (int(np.ceil(share * total - 1e-9)) - 1 for share in scale.tails(tail))
+    # Their ranks and the ends are all that is needed in order.
+    ranks = [rank for rank in {0, lower - 1, total - 1 - upper, total - 2} if 0 <= rank < total - 1]
+    limits = np.partition(limits, sorted(ranks))
     low = float(limits[lower - 1]) if 0 < lower < total else np.nan
     high = float(limits[-upper]) if 0 < upper < total else np.nan
     if not note and np.isinf([low, high]).any():
