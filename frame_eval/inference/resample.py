@@ -19,7 +19,7 @@ from frame_eval.threads import in_order
 T = TypeVar("T")
 Draw: TypeAlias = "Callable[[int, np.random.Generator], Array]"
 
-_BLOCK = 2**19  # weights that are held at once, by each thread
+_BLOCK = 2**21  # weights that are held at once, by each thread
 _CODED = 2**11  # kinds of which 16 bits nearly always say one
 _CACHED = 2**16  # units that are drawn one by one at once
 _MOST = 8  # threads that are worth their memory
@@ -56,6 +56,7 @@ class Draws:
     def blocks(self, work: Callable[[int, np.random.Generator], T], width: int) -> list[T]:
         """The results of work on so many resamples at once, in order, for rows of some width."""
         size = max(1, _BLOCK // max(width, 1))
+        size = -(-self.resamples // -(-self.resamples // size))  # all alike, for as many threads
 
         def block(number: int) -> T:
             seed = np.random.SeedSequence(self.seed, spawn_key=(number,))
