@@ -40,7 +40,7 @@ from frame_eval.verbs.matching import (
     only_input,
     rows_by_slice,
 )
-from frame_eval.verbs.results import joined, with_keys
+from frame_eval.verbs.results import at_level, joined, with_keys
 from frame_eval.verbs.summary import (
     Missing,
     check_names,
@@ -48,7 +48,6 @@ from frame_eval.verbs.summary import (
     notes_of,
     of_one_class,
     per_class,
-    together,
 )
 
 COLUMNS = (
@@ -132,28 +131,23 @@ class Contrasts:
         """
         blocks = []
         for one in self.contrasts:
-            at = level if levels is None else levels[one.position]
-            if one.sums is not None:
-                metric, found, sides = one.sums.metric, one.sums.found, one.sums.sides
-                result = summed(metric, found, sides, method, at, draws, scale)
-            elif self.paired:
-                assert self.found.cluster_of is not None
-                result = differences.paired(
-                    one.metric,
-                    one.sides,
-                    self.found.cluster_of,
-                    method,
-                    at,
-                    draws,
-                    scale,
-                    self.crossed,
-                )
-            else:
-                result = differences.unpaired(one.metric, one.sides, method, at, draws, scale)
-            if levels is not None:
-                result = replace(result, method=together(result.method))
+            make = partial(self._result, one, method, scale, draws)
+            result = at_level(make, level, None if levels is None else levels[one.position])
             blocks.append(_block(one, result, level, margin))
         return _assembled(blocks, self.found, level if method is not None else None)
+
+    def _result(
+        self, one: Contrast, method: Method, scale: float, draws: Draws, level: float
+    ) -> Difference:
+        """The tests and intervals of one metric at a level."""
+        if one.sums is not None:
+            metric, found, sides = one.sums.metric, one.sums.found, one.sums.sides
+            return summed(metric, found, sides, method, level, draws, scale)
+        if not self.paired:
+            return differences.unpaired(one.metric, one.sides, method, level, draws, scale)
+        assert self.found.cluster_of is not None
+        how = method, level, draws, scale, self.crossed
+        return differences.paired(one.metric, one.sides, self.found.cluster_of, *how)
 
     def families(self, draws: Draws) -> dict[int, Family]:
         """The family of each metric (by position): all its slices and pairs."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
+from frame_eval.inference.difference import Difference
+from frame_eval.inference.intervals import Intervals
+
+Made = TypeVar("Made", Intervals, Difference)
 TEXTS = ("metric", "rule", "method", "note")
+_NO_LEVEL = "too few clusters for intervals that hold all at once"
 
 
 def joined(
@@ -61,3 +67,23 @@ def with_keys(rows: pl.DataFrame, *keys: tuple[pl.DataFrame, Any]) -> pl.DataFra
     """The rows behind their key columns: of each frame of values, the one at every position."""
     front = [column[place] for values, place in keys for column in values.iter_columns()]
     return pl.DataFrame([*front, *rows.iter_columns()])
+
+
+def at_level(make: Callable[[float], Made], level: float, higher: float | None) -> Made:
+    """Intervals at a level; or at a higher one, at which they hold all at once.
+
+    Where there is none, as signs on few clusters leave no error, the limits are null.
+    """
+    if higher is None:
+        return make(level)
+    none = higher >= 1
+    made = make(level if none else higher)
+    method = np.array([text and f"{text}, simultaneous" for text in made.method], object)
+    if not none:
+        return replace(made, method=method)
+    note = [
+        "; ".join(filter(None, (said, how and _NO_LEVEL)))
+        for said, how in zip(made.note, method, strict=True)
+    ]
+    nothing = np.full(len(note), np.nan)
+    return replace(made, low=nothing, high=nothing, method=method, note=np.array(note, object))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ from frame_eval.metrics.roc import in_bins
 from frame_eval.reduce import Ranked, Reduced, Roles, Table, at_second_look, reduce
 from frame_eval.running import current
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices
-from frame_eval.verbs.results import joined, with_keys
+from frame_eval.verbs.results import at_level, joined, with_keys
 
 Missing = Literal["raise", "drop", "worst"]
 WHOLE = ("n", "clusters", "missing")
@@ -213,10 +214,8 @@ class Measured:
         keep = keep_empty or self.keep_empty
         blocks = []
         for one in self.metrics:
-            at = level if levels is None else levels[one.position]
-            made = intervals(one.metric, one.linear, interval, at, self.clustered, draws)
-            if levels is not None:
-                made = replace(made, method=together(made.method))
+            make = partial(self._intervals, one, interval, draws)
+            made = at_level(make, level, None if levels is None else levels[one.position])
             shown = level if interval is not None else np.nan
             blocks.append(_block(one, made, shown, keep, laid_open=laid_open))
         rows = joined(blocks, WHOLE, order=("__fe_group", "__fe_metric"))
@@ -227,6 +226,9 @@ class Measured:
             (self.found.slices, group // systems),
             (self.found.systems, group % systems),
         )
+
+    def _intervals(self, one: Entry, interval: Interval, draws: Draws, level: float) -> Intervals:
+        return intervals(one.metric, one.linear, interval, level, self.clustered, draws)
 
     def crossed(self, second: Measured, both: Measured) -> Measured:
         """The same, clustered another way as well."""
@@ -246,11 +248,6 @@ class Measured:
             clustered = self.clustered and any((f.clusters < f.n).any() for f in found)
             levels[position] = family_of(found, draws, clustered=clustered).level(level)
         return levels
-
-
-def together(methods: Any) -> Any:
-    """The names of methods whose intervals hold all at once."""
-    return np.array([text and f"{text}, simultaneous" for text in methods], object)
 
 
 def measure(

@@ -13,7 +13,7 @@ from frame_eval.errors import EvalError
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
 from frame_eval.inference.adjust import adjust
-from frame_eval.inference.intervals import Interval, choose, intervals
+from frame_eval.inference.intervals import Interval, Intervals, choose, intervals
 from frame_eval.inference.linear import group_codes, ways_of
 from frame_eval.inference.ranks import rank_intervals
 from frame_eval.inference.resample import Draws
@@ -29,7 +29,7 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import By, Crossed, cluster_ways, slices
 from frame_eval.table import Floats, Ints, Table
-from frame_eval.verbs.results import joined, with_keys
+from frame_eval.verbs.results import at_level, joined, with_keys
 from frame_eval.verbs.summary import (
     Measured,
     Missing,
@@ -39,7 +39,6 @@ from frame_eval.verbs.summary import (
     check_names,
     measure_ways,
     notes_of,
-    together,
 )
 
 COLUMNS = (
@@ -248,7 +247,6 @@ class _Worst:
         clustered = self.found.clustered and bool((one.clusters < one.n).any())
         level = family_of([one], self.draws, clustered=clustered).level(self.level)
         block = self._shown(groups, level)
-        block["method"] = together(block["method"])
         against = against_rest(
             self.metric, self._tables(groups, system), clustered=clustered, sign=self.sign
         )
@@ -273,17 +271,22 @@ class _Worst:
 
     def _apart(self, groups: Ints) -> dict[str, Any]:
         """The slices that are too small to be judged, or have no estimate."""
-        block = self._shown(groups, self.level)
+        block = self._shown(groups)
         few = self.entry.linear.n[groups] < self.min_n
         said = np.where(few, f"fewer than min_n={self.min_n} rows", "")
         block["note"] = _joined_notes(said, block["note"])
         nothing = np.full(len(groups), np.nan)
         return {**block, **dict.fromkeys(JUDGED, nothing)}
 
-    def _shown(self, groups: Ints, level: float) -> dict[str, Any]:
+    def _shown(self, groups: Ints, higher: float | None = None) -> dict[str, Any]:
         """The columns of ``summary`` for some groups."""
         found = chosen_groups(self.entry.linear, groups)
-        made = intervals(self.metric, found, self.interval, level, self.found.clustered, self.draws)
+
+        def make(level: float) -> Intervals:
+            how = self.interval, level, self.found.clustered, self.draws
+            return intervals(self.metric, found, *how)
+
+        made = at_level(make, self.level, higher)
         return {
             "__fe_group": groups,
             "metric": np.full(len(groups), self.metric.name, object),

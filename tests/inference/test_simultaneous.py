@@ -140,6 +140,35 @@ def test_signs_of_pairs_by_hand(groups, units, unequal):
     assert_allclose(family.confidence, np.sort(largest), rtol=1e-9)
 
 
+def test_where_no_level_is_enough_the_limits_are_null_with_the_reason():
+    """Two clusters a slice: signs that are alike in one, as half of all are, leave no error."""
+    rng = np.random.default_rng(0)
+    one = pl.DataFrame(
+        {
+            "m": "a",
+            "id": np.arange(240),
+            "lang": np.arange(240) // 8,
+            "doc": np.arange(240) // 4,
+            "x": rng.normal(size=240),
+        }
+    )
+    other = one.with_columns(m=pl.lit("b"), x=pl.Series(rng.normal(size=240)))
+    options = {"by": "lang", "cluster": "doc"}
+    metric = fe.mean("x", better="higher")
+    plain = one.eval.summary(metric, **options)
+    for found in (
+        one.eval.summary(metric, simultaneous=True, **options),
+        one.eval.worst(metric, min_n=2, **options),
+        fe.compare(pl.concat([one, other]), metric, simultaneous=True, **ROLES, **options),
+    ):
+        assert found["ci_low"].is_null().all()
+        assert found["ci_high"].is_null().all()
+        assert found["std_error"].is_not_null().all()
+        assert found["note"].str.contains("too few clusters for intervals that hold all").all()
+        assert found["method"].str.contains(r"CR2 t\(df=1\), simultaneous").all()
+    assert plain["ci_low"].is_not_null().all()
+
+
 def test_all_intervals_hold_together_as_often_as_promised():
     """Skewed cluster sizes, ten correlated slices, the true means known to be 0."""
     total, covered = 400, 0
