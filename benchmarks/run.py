@@ -2,6 +2,7 @@
 
 python benchmarks/run.py                 # the full sizes, some minutes; writes README.md
 python benchmarks/run.py --only small    # one of them, nothing is written
+python benchmarks/run.py --again small   # one of them, its row is written anew
 python benchmarks/run.py --short         # tiny sizes, only to see that it runs
 """
 
@@ -63,6 +64,13 @@ def row(found: Measured) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
+def _with(text: str, line: str, start: str) -> str:
+    """A text with a line in the place of the one that starts like this, or at the end."""
+    lines = text.splitlines(keepends=True)
+    others = [line if old.startswith(start) else old for old in lines]
+    return "".join(others if line in others else [*lines, line])
+
+
 def _text(seconds: float) -> str:
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
@@ -77,6 +85,7 @@ def main() -> None:
     names = [work.name for work in WORKS]
     parser.add_argument("--short", action="store_true", help="tiny sizes, nothing is written")
     parser.add_argument("--only", action="append", choices=names, help="nothing is written")
+    parser.add_argument("--again", action="append", choices=names, help="its row is written anew")
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak:
@@ -89,16 +98,17 @@ def main() -> None:
         f"Python {platform.python_version()}, Polars {pl.__version__}, numpy {np.__version__}, "
         f"{os.cpu_count()} cores"
     )
-    text = ABOUT.format(machine=machine) + HEAD
+    chosen = options.again or options.only
+    text = TABLE.read_text() if options.again else ABOUT.format(machine=machine) + HEAD
     for work in WORKS:
-        if options.only is not None and work.name not in options.only:
+        if chosen is not None and work.name not in chosen:
             continue
         if work.needs is not None and find_spec(work.needs) is None:
             print(f"{work.name}: skipped, {work.needs} is not installed", file=sys.stderr)
             continue
         line = row(measured(work, options.short))
         print(line, end="", flush=True)
-        text += line
+        text = _with(text, line, f"| {work.what} | {work.peer} |")
         if not options.short and options.only is None:
             TABLE.write_text(text)  # after every work: a run that is stopped has measured something
 

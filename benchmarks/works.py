@@ -385,6 +385,7 @@ WORKS = (
             named,
             partial(_bootstrap_rate, peer, rows),
             most=most,
+            rounds=25 if rows < 1_000_000 else 7,
             peer_rounds=1,
             # The peers take minutes for more rows.
             peaks=("ours", "theirs") if rows <= 100_000 else ("ours",),
