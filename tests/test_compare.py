@@ -179,6 +179,21 @@ def test_auc_difference_has_delong_errors() -> None:
     assert row["std_error"].item() == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(("cluster", "clusters"), [(None, 80), ("id", 80), ("doc", 20)])
+def test_examples_with_a_label_for_each_system_count_once(cluster, clusters) -> None:
+    """An example may be among the positives of one system and the negatives of the other."""
+    rng, ids = np.random.default_rng(3), np.arange(80)
+    answers = [
+        {"m": name, "id": ids, "doc": ids // 4, "y": rng.random(80) < 0.5, "s": rng.random(80)}
+        for name in "ab"
+    ]
+    assert (answers[0]["y"] != answers[1]["y"]).any()
+    rows = pl.concat([pl.DataFrame(one) for one in answers])
+    roles = {"system": "m", "example": "id", "baseline": "a", "cluster": cluster}
+    found = rows.eval.compare(fe.roc_auc("y", "s"), **roles)
+    assert found.select("n", "clusters").row(0) == (80, clusters)
+
+
 def test_f1_difference_has_the_errors_of_its_linearisation() -> None:
     """F1 = 2 tp / (labels + predictions): the influence of a cluster on a ratio, by hand."""
     row = FRAME.eval.compare(fe.f1("label", "pred"), cluster="doc", method="cr0", **ROLES)

