@@ -46,7 +46,7 @@ def counted(monkeypatch) -> list[int]:
         return found[-1]
 
     passes_of = passes.passes_of
-    for module in ("reduce", "reduce.passes"):
+    for module in ("reduce.trials", "reduce.passes"):
         monkeypatch.setattr(f"frame_eval.{module}.passes_of", counting)
     return found
 
@@ -143,6 +143,43 @@ def test_examples_are_checked_in_passes(counted) -> None:
     twice = pl.concat([frame, frame.filter(pl.col("id") == 5)])
     with pytest.raises(fe.EvalError, match="at least 1 examples have more than one row"):
         twice.eval.run(memory=1e6).summary(fe.rate("label"), **options)
+
+
+@pytest.fixture(scope="module")
+def uneven_trials() -> pl.DataFrame:
+    """Problems with one to five trials by each of two systems, few of them in every document."""
+    trials = FRAME[:6_000].with_row_index("id").with_columns(hard=pl.col("id") % 7 < 3)
+    many = trials.with_columns(times=1 + pl.col("id") * 5 // 3 % 5)
+    return (
+        many.with_columns(trial=pl.int_ranges(pl.col("times")))
+        .explode("trial")
+        .with_columns(label=pl.col("hard") | (pl.col("trial") * 3 + pl.col("id") % 5 > 8))
+        .sample(fraction=1, shuffle=True, seed=4)
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "cluster"),
+    # Spark takes a query for every part.
+    [(e, c) for e in READ_IN_PARTS for c in ("doc", "stars", None) if e != "spark" or c == "stars"],
+)
+def test_unequal_trials_are_counted_in_parts(engine, cluster, uneven_trials, counted) -> None:
+    options = {"system": "system", "example": "id", "trial": "trial", "cluster": cluster}
+    metrics = [fe.rate("label"), fe.mean("latency"), fe.f1("label", "pred")]
+    expected = uneven_trials.eval.summary(*metrics, **options)
+    result = fe.of(IN_MEMORY[engine](uneven_trials)).run(memory=1e6).summary(*metrics, **options)
+    assert max(counted) > 2 or (engine in ("duckdb", "spark") and cluster == "stars")
+    assert_frame_equal(result, expected, rel_tol=1e-10, abs_tol=1e-12)
+
+
+def test_unequal_trials_of_weighted_metrics_over_cells_in_parts(uneven_trials, counted) -> None:
+    options = {"example": "id", "trial": ["system", "trial"], "weight": "weight", "by": "lang"}
+    metrics = [fe.cohen_kappa("label", "pred"), fe.rate("pred"), fe.pass_at_k("pred", 1)]
+    expected = uneven_trials.eval.summary(*metrics, cluster="doc", **options)
+    lazy = uneven_trials.lazy().eval.run(memory=1e6)
+    result = lazy.summary(*metrics, cluster="doc", **options)
+    assert max(counted) > 2
+    assert_frame_equal(result, expected, rel_tol=1e-10, abs_tol=1e-12)
 
 
 def of_systems(systems: str = "ab") -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -11,16 +11,13 @@ import narwhals as nw
 import polars as pl
 
 from frame_eval.columns import Source
-from frame_eval.errors import EvalError
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import beside
 from frame_eval.reduce.beside import Beside, MakePlain
 from frame_eval.reduce.cellwise import ByCell, in_units, needs_cells
-from frame_eval.reduce.checks import explain_ids
-from frame_eval.reduce.coded import Reduced, coded, repeats_message
+from frame_eval.reduce.coded import Reduced, coded
 from frame_eval.reduce.coding import codes
 from frame_eval.reduce.engines import (
-    collect,
     column_names,
     distinct,
     filtered,
@@ -33,11 +30,10 @@ from frame_eval.reduce.engines import (
 from frame_eval.reduce.groups import TooManyGroups
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.parts import in_parts
-from frame_eval.reduce.passes import in_passes, passes_needed, passes_of, too_long
+from frame_eval.reduce.passes import in_passes, passes_needed, too_long
 from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
 from frame_eval.reduce.query import Query, layouts, query
-from frame_eval.running import shown
+from frame_eval.reduce.trials import averaged
 from frame_eval.slices import Slices
 from frame_eval.table import Ranked, Table
 
@@ -87,35 +83,34 @@ def reduce(
     if rows.is_polars:
         metrics = [metric.in_bytes for metric in metrics]
     prepared = prepare(rows, metrics, slices, roles)
-    averaged = prepared
-    # Grouped by example, the sums show repeats by themselves.
-    if roles.example and (roles.trial or not by_example):
-        averaged = _checked_examples(prepared, metrics)
     whole = by_example or tabled or bool(roles.strata)
-    queries, grouped = _in_layouts(prepared, averaged, metrics, missing, alike, whole)
-    asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
-    # Sums of clusters are asked for until they are too many, other groups are counted first.
-    bounded = not prepared.resident and bool(roles.unit) and not by_example
-    counted = [
-        (base, chosen)
-        for base, chosen in grouped
-        if not bounded or any(metric.ordered for metric in chosen.values())
-    ]
-    passes = max([asked(base, chosen) for base, chosen in counted], default=1)
-    try:
-        for base, chosen in grouped if passes == 1 else ():
-            found = query(base, chosen, missing, moments, by_example, alike, bounded=bounded)
-            queries.update(dict.fromkeys(chosen, found))
-    except TooManyGroups:
-        passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
-    if passes > 1:
-        return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
-    plain = queries[0]  # that of all metrics, if they can be matched
-    if clustered and isinstance(plain, Query) and can_match(prepared, metrics, missing):
-        in_place = matched(prepared, metrics, plain)
-        if in_place is not None:
-            return in_place
-    return coded(prepared, metrics, queries, by_example)
+    # Grouped by example, the sums show repeats by themselves.
+    checked = roles.example and (roles.trial or not by_example)
+    with averaged(prepared, metrics) if checked else nullcontext(prepared) as even:
+        queries, grouped = _in_layouts(prepared, even, metrics, missing, alike, whole)
+        asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
+        # Sums of clusters are asked for until they are too many, other groups are counted first.
+        bounded = not prepared.resident and bool(roles.unit) and not by_example
+        counted = [
+            (base, chosen)
+            for base, chosen in grouped
+            if not bounded or any(metric.ordered for metric in chosen.values())
+        ]
+        passes = max([asked(base, chosen) for base, chosen in counted], default=1)
+        try:
+            for base, chosen in grouped if passes == 1 else ():
+                found = query(base, chosen, missing, moments, by_example, alike, bounded=bounded)
+                queries.update(dict.fromkeys(chosen, found))
+        except TooManyGroups:
+            passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
+        if passes > 1:
+            return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
+        plain = queries[0]  # that of all metrics, if they can be matched
+        if clustered and isinstance(plain, Query) and can_match(prepared, metrics, missing):
+            in_place = matched(prepared, metrics, plain)
+            if in_place is not None:
+                return in_place
+        return coded(prepared, metrics, queries, by_example)
 
 
 def at_second_look(
@@ -139,13 +134,13 @@ def at_second_look(
         return None
     if prepared.strata or not (prepared.is_polars and prepared.units):
         return None
-    averaged = _checked_examples(prepared, metrics) if roles.example else prepared
-    return in_units(prepared, averaged, metrics, plain, missing)
+    with averaged(prepared, metrics) if roles.example else nullcontext(prepared) as even:
+        return in_units(prepared, even, metrics, plain, missing)
 
 
 def _in_layouts(
     prepared: Prepared,
-    averaged: Prepared,
+    even: Prepared,
     metrics: Sequence[Metric],
     missing: str,
     alike: bool,
@@ -153,15 +148,15 @@ def _in_layouts(
 ) -> tuple[dict[int, Query | Scored], list[tuple[Prepared, dict[int, Metric]]]]:
     """The metrics by how they are reduced: those put in order by a sort, and those to be grouped.
 
-    Of ``averaged`` trials, but for metrics that make a row per example themselves. Tables of the
-    ``whole`` are grouped.
+    Of ``even`` rows, whose examples count the same, but for metrics that make a row per example
+    themselves. Tables of the ``whole`` are grouped.
     """
     by_sort: dict[int, Query | Scored] = {}
     grouped: list[tuple[Prepared, dict[int, Metric]]] = []
     for positions in layouts(metrics, alike):
         chosen = {position: metrics[position] for position in positions}
         first = metrics[positions[0]]
-        base = averaged if first.unit is None else prepared
+        base = even if first.unit is None else prepared
         ranked = first.ordered and len(first.cells) == 1 and first.unit is None
         if ranked and not whole and not too_long(base):
             by_sort.update(dict.fromkeys(positions, scored(base, chosen, missing)))
@@ -210,49 +205,3 @@ def _needed(
         wanted += [source] if isinstance(source, str) else source.meta.root_names()
     require(there, wanted, "an expression's")
     return list(dict.fromkeys(wanted))
-
-
-def _checked_examples(prepared: Prepared, metrics: Sequence[Metric]) -> Prepared:
-    """Raise for repeated rows that no ``trial`` tells apart; average over unequal trials."""
-    per_row = [metric for metric in metrics if metric.unit is None]
-    if not per_row:
-        return prepared
-    keys = [*prepared.systems.values(), *prepared.examples.values()]
-    trials = [*keys, *prepared.trials.values()]
-    examples = list(prepared.examples.values())
-    passes = passes_of(prepared, trials, examples, 1) if prepared.is_polars else 1
-    with in_parts(prepared.frame, examples, passes) as parts:
-        for rows in shown(parts, "repeated examples"):
-            part = replace(prepared, native=nw.to_native(rows))
-            _check_repeats(part, trials, some=passes > 1)
-    if not prepared.trials:
-        return prepared
-    sizes = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_trials"))
-    span = collect(
-        sizes.select(
-            nw.col("__fe_trials").min().alias("low"), nw.col("__fe_trials").max().alias("high")
-        ),
-        rows=prepared.rows,
-    ).row(0)
-    if span[0] == span[1]:
-        return prepared
-    # Examples with more trials must not count for more than others.
-    share = 1.0 / nw.len().over(keys).cast(nw.Float64)
-    if prepared.weight is not None:
-        share = nw.col(prepared.weight) * share
-    weighted = prepared.frame.with_columns(share.alias("__fe_weight"))
-    return replace(prepared, native=nw.to_native(weighted), weight="__fe_weight")
-
-
-def _check_repeats(prepared: Prepared, keys: Sequence[str], *, some: bool) -> None:
-    """Raise where rows have the same system, example and trial."""
-    counts = prepared.frame.group_by(keys).agg(nw.len().alias("__fe_len"))
-    examples = list(prepared.examples.values())
-    repeated = counts.filter(nw.col("__fe_len") > 1).select(examples).unique()
-    first = collect(repeated.sort(examples).head(3), rows=prepared.rows)
-    if first.height:
-        explain_ids(prepared)
-        total = collect(repeated.select(nw.len())).item()
-        roles = {"system": prepared.systems, "trial": prepared.trials}
-        named = [role for role, columns in roles.items() if columns]
-        raise EvalError(repeats_message(total, first, named, some=some))

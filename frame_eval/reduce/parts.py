@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,12 @@ from frame_eval.reduce.engines import collect, engine_name, said_by
 _SAMPLED = 16  # of how many parts one is counted
 _READINGS = 6  # that take no longer than to write the rows and read them once
 _WAITING = 1 << 21  # rows of all parts together before they are written
+_FORMAT: Any = {
+    "compression": "lz4",
+    "statistics": False,
+    "maintain_order": False,
+    "engine": "streaming",
+}
 
 
 @contextmanager
@@ -80,34 +86,30 @@ def _part_of(columns: Sequence[str], number: int) -> pl.Expr:
 
 
 @contextmanager
+def in_one(parts: Iterable[nw.LazyFrame[Any]]) -> Iterator[nw.LazyFrame[Any]]:
+    """Parts of a frame of Polars as one again, each worked on by itself, in temporary files."""
+    with _folder() as folder:
+        files = list[Path]()
+        for at, part in enumerate(parts):
+            files.append(Path(folder) / f"{at}.parquet")
+            with _written(nw.to_native(part), folder) as native:
+                native.sink_parquet(files[-1], **_FORMAT)
+        yield nw.from_native(pl.scan_parquet(files, glob=False))
+
+
+@contextmanager
 def _in_files(
     frame: nw.LazyFrame[Any], columns: Sequence[str], number: int
 ) -> Iterator[list[nw.LazyFrame[Any]]]:
-    """The parts, in files where Polars would put what it has no memory for."""
-    native = nw.to_native(frame)
-    place = os.environ.get("POLARS_TEMP_DIR")
-    if place:
-        Path(place).mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="frame_eval-", dir=place or None) as folder:
+    """The parts, in files."""
+    with _folder() as folder:
         part = _part_of(columns, number).alias("__fe_part")
-        try:
+        with _written(nw.to_native(frame), folder) as native:
             native.sink_parquet(
                 pl.PartitionBy(folder, key=part, include_key=False),
-                compression="lz4",
-                statistics=False,
                 row_group_size=max(_WAITING // number, 1_000),
-                maintain_order=False,
-                engine="streaming",
+                **_FORMAT,
             )
-        except (pl.exceptions.PolarsError, OSError) as error:
-            if "No space left" not in str(error):
-                with said_by(native):
-                    raise
-            raise EvalError(
-                f"the disk of {folder} is full: the rows of the question, in {number} parts, do "
-                "not fit there. Set TMPDIR or POLARS_TEMP_DIR to a folder with more room, or give "
-                "more memory with frame.eval.run(memory=)"
-            ) from error
         folders = [Path(folder) / f"__fe_part={at}" for at in range(number)]
         yield [
             nw.from_native(
@@ -117,3 +119,29 @@ def _in_files(
             )
             for one in folders
         ]
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    """A folder where Polars would put what it has no memory for, until it is left."""
+    place = os.environ.get("POLARS_TEMP_DIR")
+    if place:
+        Path(place).mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="frame_eval-", dir=place or None) as folder:
+        yield folder
+
+
+@contextmanager
+def _written(native: pl.LazyFrame, folder: str) -> Iterator[pl.LazyFrame]:
+    """Say it where the disk is full."""
+    try:
+        yield native
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if "No space left" not in str(error):
+            with said_by(native):
+                raise
+        raise EvalError(
+            f"the disk of {folder} is full: the rows of the question do not fit there. Set TMPDIR "
+            "or POLARS_TEMP_DIR to a folder with more room, or give more memory with "
+            "frame.eval.run(memory=)"
+        ) from error
