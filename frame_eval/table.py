@@ -426,6 +426,16 @@ def _pooled_moments(table: Table, starts: Ints, sums: Floats, rows: Floats) -> F
     return pooled
 
 
+def apart(tables: Sequence[Table]) -> Table:
+    """Tables of the same metric below one another, every row of them a unit of its own."""
+    parts, units = [], 0
+    for table in tables:
+        parts.append(replace(table, unit=units + np.arange(len(table.rows))))
+        units += len(table.rows)
+    strata = [table.strata[table.unit] for table in tables if table.strata is not None]
+    return replace(stacked(parts), strata=np.concatenate(strata) if strata else None)
+
+
 def stacked(tables: list[Table]) -> Table:
     """Tables of the same metric below one another, merged."""
     if len(tables) == 1:

@@ -343,7 +343,7 @@ BAD = {
     "1 examples have different weights": lambda: PAIRED.with_columns(
         pl.when((pl.col("id") != 7) | (pl.col("system") == "a")).then("weight").otherwise(9.0)
     ),
-    "in different slices or clusters": lambda: PAIRED.with_columns(
+    "in different slices, clusters or strata": lambda: PAIRED.with_columns(
         pl.when((pl.col("id") != 7) | (pl.col("system") == "a")).then("doc").otherwise(pl.lit("x"))
     ),
 }

@@ -97,7 +97,7 @@ def paired(
             result = by_wild(result, joint, grouped, draws)
         elif method == "wilcoxon":
             result = by_wilcoxon(result, metric, both, grouped, level)
-    return tested(metric, method, _of_strata(joint, result))
+    return tested(metric, method, of_strata(joint, result))
 
 
 def analysed(
@@ -397,7 +397,7 @@ def _where(use: Any, here: Limits, elsewhere: Limits | None) -> Limits:
     return limits
 
 
-def _of_strata(found: Linear, result: Difference) -> Difference:
+def of_strata(found: Linear, result: Difference) -> Difference:
     """The difference, named as that of a stratified sample if it is one."""
     if found.strata is None:
         return result
@@ -471,7 +471,7 @@ def unpaired(
                     strata[unit] += 2 * side.table.strata[side.table.unit]
             how = Resampling(units, strata, grouped, level, draws, scale, paired=False)
             result = by_draws(result, metric, sides, method, how)
-    return tested(metric, method, _of_strata(a, result))
+    return tested(metric, method, of_strata(a, result))
 
 
 def _shared_clusters(a: Linear, b: Linear) -> Any:

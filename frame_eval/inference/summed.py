@@ -22,7 +22,15 @@ from frame_eval.inference.linear import (
     scattered,
     spread,
 )
-from frame_eval.inference.paired import BINARY, RESAMPLING, WITH_LIMITS, Method, analysed, tested
+from frame_eval.inference.paired import (
+    BINARY,
+    RESAMPLING,
+    WITH_LIMITS,
+    Method,
+    analysed,
+    of_strata,
+    tested,
+)
 from frame_eval.inference.resample import DRAWS, Draws
 from frame_eval.inference.resampled import Resampling, by_draws, by_wild
 from frame_eval.metrics.core import Array, Metric, Sums
@@ -242,14 +250,15 @@ def summed(
         same = found.by_slice("differ", slices) == 0
         counted = np.where(same & has_values(metric), counted, np.nan)
         share = metric.proportion is not None and metric.proportion.map is None
-        binary = same & ~grouped & (share and scale == 1 and not found.both.weighted)
+        alike = scale == 1 and not found.both.weighted and found.both.strata is None
+        binary = same & ~grouped & (share and alike)
         result = analysed(metric, joint, method, level, binary, counted)
         if method in RESAMPLING:
             how = Resampling([side.table.unit for side in of], None, grouped, level, draws, scale)
             result = by_draws(result, metric, of, method, how)
         elif method == "wild":
             result = by_wild(result, joint, grouped, draws)
-        return tested(metric, method, result)
+        return tested(metric, method, of_strata(joint, result))
 
 
 def _joint(metric: Metric, found: Summed, of: Sides, scale: float) -> Linear:

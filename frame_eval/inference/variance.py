@@ -162,7 +162,7 @@ def stratified(found: Linear) -> Variance:
     key = found.group * size + found.strata
     influence = np.sum([sample.influence for sample in found.samples], axis=0)
     count = np.max([sample.count for sample in found.samples], axis=0)
-    squares = influence**2
+    squares = influence**2 / _times(found)
     if found.singles:
         count = np.sum([sample.count for sample in found.samples], axis=0)
         squares = np.sum([sample.squares for sample in found.samples], axis=0)

@@ -132,7 +132,7 @@ def at_second_look(
     over_cells = [metric for metric in metrics if metric.cells]
     if not over_cells or any(needs_cells(metric, missing) for metric in over_cells):
         return None
-    if prepared.strata or not (prepared.is_polars and prepared.units):
+    if not (prepared.is_polars and prepared.units):
         return None
     with averaged(prepared, metrics) if roles.example else nullcontext(prepared) as even:
         return in_units(prepared, even, metrics, plain, missing)

@@ -25,10 +25,9 @@ from frame_eval.reduce.cellwise import (
 )
 from frame_eval.reduce.coded import Reduced, coded, renamed
 from frame_eval.reduce.coding import codes
-from frame_eval.reduce.engines import collect
 from frame_eval.reduce.kinds import pairs_in_kinds
 from frame_eval.reduce.parts import in_parts
-from frame_eval.reduce.passes import MOST_BITS, as_few, passes_of
+from frame_eval.reduce.passes import MOST_BITS, as_few, domain_of, passes_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, keys_of
 from frame_eval.reduce.wide import (
@@ -40,7 +39,7 @@ from frame_eval.reduce.wide import (
     wide_passes,
 )
 from frame_eval.running import current, shown
-from frame_eval.table import Table, stacked
+from frame_eval.table import Table, apart
 
 _AT_ONCE = 8  # metrics whose sums are taken in one pass, where some of them are over cells
 
@@ -108,7 +107,7 @@ def side_by_side(
     single = not prepared.trials and all(metric.unit is None for metric in metrics)
     if passes_of(prepared, keys, examples, 1 + len(metrics), single) == 1:
         return None
-    domain = collect(prepared.frame.select(*prepared.groups).unique())
+    domain = domain_of(prepared)
     systems = codes(domain, list(prepared.systems.values()))[1]
     named = renamed(systems, prepared.systems, prepared.dtypes)
     pairs = pairs_of(named)
@@ -140,10 +139,10 @@ def _check_summable(prepared: Prepared, metrics: Sequence[Metric], missing: str)
         for metric in metrics
         if metric.unit
         or (metric.cells and needs_cells(metric, missing))
-        or (metric.quantile is not None and prepared.weight is not None)
+        or (metric.quantile is not None and (prepared.weight is not None or prepared.strata))
     ]
-    if rough or prepared.strata or prepared.trials:
-        what = listing(rough) if rough else "a comparison with strata or trials"
+    if rough or prepared.trials:
+        what = listing(rough) if rough else "a comparison with trials"
         raise BeyondMemory(
             f"{what} needs all examples in memory, and they take more than "
             f"{current().memory:g} bytes: give more with frame.eval.run(memory=), compare fewer "
@@ -192,7 +191,7 @@ def _of_pair(
             for key, table in zip(some, tables, strict=True):
                 found.setdefault(key, []).append(table)
     return [
-        Beside(i, stacked(found[i, k]), made[i][k] if i in made else None) for i, k in sorted(found)
+        Beside(i, apart(found[i, k]), made[i][k] if i in made else None) for i, k in sorted(found)
     ]
 
 

@@ -15,11 +15,11 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.coded import Reduced, coded
 from frame_eval.reduce.coding import ONE, codes
 from frame_eval.reduce.engines import collect
-from frame_eval.reduce.passes import in_passes, passes_needed
+from frame_eval.reduce.passes import domain_of, in_passes, passes_needed
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.wide import Pair, example_keys, of_systems
-from frame_eval.table import Floats, Table, stacked
+from frame_eval.table import Floats, Table, apart
 
 # Parts of the rows, with what is asked of them.
 Rows = Callable[[Metric], Iterable[nw.LazyFrame[Any]]]
@@ -84,7 +84,7 @@ def totals(
     # In a unit of all rows, so that weights are added up.
     one = nw.lit(0).alias("__fe_all")
     rows = nw.to_native(prepared.frame.with_columns(one))
-    seen = replace(prepared, native=rows, units={"all": "__fe_all"}, examples={})
+    seen = replace(prepared, native=rows, units={"all": "__fe_all"}, examples={}, strata={})
     found: dict[int, Query] = {}
     for positions in _of_like_rows(metrics):
         chosen = {i: metrics[i] for i in positions}
@@ -229,7 +229,7 @@ def in_units(
 
     For every metric that there is then: which one it was, what it was made of, and the totals.
     """
-    domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else ONE
+    domain = domain_of(prepared)
     systems = codes(domain, list(prepared.systems.values()))[1]
     values = systems.rows() if prepared.systems else [()]
     sets = slice_sets(prepared, domain)
@@ -255,7 +255,7 @@ def in_units(
     for k in range(len(made)):
         of_sets = found.tables[len(others) + k :: len(made)]
         parts = [t.take(slices.of(t)) for t, slices in zip(of_sets, sets, strict=True)]
-        tables.append(stacked(parts))
+        tables.append(apart(parts))
     origin: list[tuple[int, Any, Any]] = [(i, None, None) for i in others]
     origin += [(i, one, whole[i]) for i, one in made]
     order = sorted(range(len(origin)), key=lambda k: origin[k][0])

@@ -15,7 +15,7 @@ import polars as pl
 
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.coding import codes
-from frame_eval.table import Floats, Ints, Table, stacked
+from frame_eval.table import Floats, Ints, Table, apart
 
 _NONE = 1e-15  # of a correlation matrix: what rounding leaves of a direction without variance
 
@@ -30,8 +30,10 @@ def in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     if found.singles:
         # Sets of rows of one weight say how these vary: sets of like weights are one set.
         weight = found.sums[:, 0] / np.maximum(found.rows, 1)
-        like, _ = codes(pl.DataFrame({"weight": _rounded(weight, bits)}), ["weight"])
-        return replace(found, unit=like, times=None).merged()
+        keys = pl.DataFrame([_rounded(weight, bits), *_strata(found)])
+        like, distinct = codes(keys, keys.columns)
+        strata = None if found.strata is None else distinct.to_series(1).to_numpy()
+        return replace(found, unit=like, strata=strata, times=None).merged()
     return _fewer(
         found, *_kinds_of(found, _sizes(metric, found), _denominators(metric, found), bits)
     )
@@ -104,13 +106,9 @@ def _fewer(found: Table, kind: Ints, kinds: int) -> Table:
 
 def _side_by_side(tables: Sequence[Table]) -> Table:
     """Tables whose units are all different ones, below one another; each unit counted."""
-    parts, units = [], 0
-    for table in tables:
-        rows = len(table.rows)
-        times = np.ones(rows) if table.times is None else table.times
-        parts.append(replace(table, unit=units + np.arange(rows), times=times))
-        units += rows
-    return stacked(parts)
+    return apart(
+        [t if t.times is not None else replace(t, times=np.ones(len(t.rows))) for t in tables]
+    )
 
 
 def _sizes(metric: Metric, table: Table) -> list[Floats]:
@@ -133,11 +131,16 @@ def _denominators(metric: Metric, table: Table) -> list[Floats]:
 def _kinds_of(
     table: Table, sizes: Sequence[Floats], denominators: Sequence[Floats], bits: int
 ) -> tuple[Ints, int]:
-    """The kind of every unit, in the order of groups; and how many there are."""
+    """The kind of every unit, in the order of groups and strata; and how many there are."""
     of = [*sizes, *(_rounded(values, bits) for values in denominators)]
-    keys = pl.DataFrame([table.slice, table.system, *of])
+    keys = pl.DataFrame([table.slice, table.system, *_strata(table), *of])
     kind, distinct = codes(keys, keys.columns)
     return kind, distinct.height
+
+
+def _strata(table: Table) -> list[Ints]:
+    """The stratum of every row, if there are strata."""
+    return [] if table.strata is None else [table.strata[table.unit]]
 
 
 def _rounded(values: Floats, bits: int) -> Floats:

@@ -7,10 +7,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import narwhals as nw
+import polars as pl
 
 from frame_eval.errors import BeyondMemory
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce.coded import Cells, Reduced, coded
+from frame_eval.reduce.coding import ONE
 from frame_eval.reduce.engines import collect
 from frame_eval.reduce.kinds import in_kinds
 from frame_eval.reduce.parts import distinct_count, in_parts
@@ -53,6 +55,12 @@ def _rows(prepared: Prepared) -> int:
     return int(collect(prepared.frame.select(nw.len())).item())
 
 
+def domain_of(prepared: Prepared) -> pl.DataFrame:
+    """The slices, systems and strata that there are together."""
+    keys = [*prepared.groups, *prepared.strata.values()]
+    return collect(prepared.frame.select(keys).unique()) if keys else ONE
+
+
 def passes_needed(
     prepared: Prepared,
     metrics: Mapping[int, Metric],
@@ -71,7 +79,7 @@ def passes_needed(
     many, what, way_out = _many(prepared, first, by_example, alike)
     width = 1 if first.ordered else 1 + len(metrics) if by_example else 2 + 2 * len(metrics)
     passes = max(least, passes_of(prepared, keys, many, width) if many else 1)
-    if passes > 1 and (not apart or by_example or alike or first.cells or prepared.strata):
+    if passes > 1 and (not apart or by_example or alike or first.cells):
         raise BeyondMemory(
             f"{what} take about {passes} times memory={current().memory:g} bytes: give more with "
             f"frame.eval.run(memory=), or {way_out}"
@@ -115,7 +123,7 @@ def in_passes(
 
     Each pass over the rows sees some of the units.
     """
-    domain = collect(prepared.frame.select(*prepared.groups).unique()) if prepared.groups else None
+    domain = domain_of(prepared)
     kinds: dict[int, list[Table]] = {i: [] for _, chosen in grouped for i in chosen}
     reduced: Reduced | None = None
     bits = MOST_BITS

@@ -111,6 +111,7 @@ def wide(
     keys = [
         *prepared.groups_without_systems,
         *(prepared.units.values() if clustered else ()),
+        *prepared.strata.values(),
         *values,
     ]
     examples = rows.group_by(example_keys(prepared)).agg(*asked.aliased)
@@ -179,7 +180,8 @@ class Columns:
 
 def example_keys(prepared: Prepared) -> list[str]:
     """The private columns whose values an example has, whichever system answered it."""
-    keys = [*prepared.groups_without_systems, *prepared.units.values(), *prepared.examples.values()]
+    roles = (prepared.units, prepared.strata, prepared.examples)
+    keys = [*prepared.groups_without_systems, *(key for role in roles for key in role.values())]
     return list(dict.fromkeys(keys))
 
 
@@ -333,8 +335,8 @@ def _check(
             )
         raise EvalError(
             f"{count} examples or more were answered by only one of {_between(pair)}, or in "
-            f"different slices or clusters (such as {shown}); say unmatched='drop' to compare the "
-            "common ones, or paired=False to compare them unpaired"
+            f"different slices, clusters or strata (such as {shown}); say unmatched='drop' to "
+            "compare the common ones, or paired=False to compare them unpaired"
         )
 
 
