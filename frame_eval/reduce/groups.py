@@ -22,9 +22,8 @@ from frame_eval.table import Floats, Ints
 from frame_eval.threads import consumed
 
 _BATCH = 1 << 18  # rows that are read at once
-_BLOCK = 1 << 16  # rows whose numbers are looked up at once, so that they stay in the cache
 _ROOM = 1 << 16  # for groups, before there are more
-_SPARSE = 4  # places in the table for every group, at least
+_SPARSE = 16  # places in the table for every group, at least
 _HASHES = ("__fe_word", "__fe_check")
 _COLUMNS = {"rows": 1, "sum": 1, "variance": 4}
 
@@ -96,8 +95,7 @@ class _Groups:
     def __init__(self) -> None:
         self.count = 0
         self.lock = Lock()
-        self.word = np.zeros(_ROOM, np.uint64)
-        self.claims = np.empty(_SPARSE * _ROOM, np.int32)
+        self.word, self.claims = np.zeros(_ROOM, np.uint64), np.empty(_ROOM, np.int32)
         # By place the number of a group, and by number its check: looked at together.
         self.table = np.zeros(_SPARSE * _ROOM, np.int32), np.zeros(_ROOM, np.uint64)
 
@@ -108,22 +106,25 @@ class _Groups:
 
     def number(self, word: Words, check: Words) -> tuple[Ints, int, Ints]:
         """The numbers of the groups of some rows; the first new number, and new groups' rows."""
-        number = np.empty(len(word), np.int64)
-        for start in range(0, len(word), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            self._look_up(word[rows], check[rows], number[rows])
-        unknown = np.flatnonzero(number == 0)
+        number, unknown = self._looked_up(word, check)
+        if not len(unknown):
+            return number, 0, unknown
+        new = list[Ints]()
         with self.lock:
             first = self.count + 1
-            number[unknown], new = self._sought(word[unknown], check[unknown])
-        return number, first, unknown[new]
+            # Most are of few groups: room for all of them would be too much.
+            for start in range(0, len(unknown), _ROOM):
+                rows = unknown[start : start + _ROOM]
+                number[rows], added = self._sought(word[rows], check[rows])
+                new.append(rows[added])
+        return number, first, np.concatenate(new)
 
-    def _look_up(self, word: Words, check: Words, number: Ints) -> None:
-        """Write the numbers of the groups of some rows, of new groups 0."""
+    def _looked_up(self, word: Words, check: Words) -> tuple[Ints, Ints]:
+        """The numbers of the groups of some rows, 0 for new groups; and the rows of these."""
         places, checks = self.table
         place = _start(word, places)
         # Of all modes this one is the fastest; no place is outside the table.
-        number[:] = places.take(place, mode="wrap")
+        number = places.take(place, mode="wrap").astype(np.int64)
         other = np.flatnonzero(checks.take(number, mode="wrap") != check)
         left = other.take(np.flatnonzero(number.take(other)))
         place, check = place.take(left), check.take(left)
@@ -131,8 +132,9 @@ class _Groups:
             place = (place + 1) & (len(places) - 1)
             found = places.take(place)
             number[left] = found
-            other = np.flatnonzero((found > 0) & (checks.take(found) != check))
-            left, place, check = left.take(other), place.take(other), check.take(other)
+            wrong = np.flatnonzero((found > 0) & (checks.take(found) != check))
+            left, place, check = left.take(wrong), place.take(wrong), check.take(wrong)
+        return number, other.take(np.flatnonzero(number.take(other) == 0))
 
     def _sought(self, word: Words, check: Words) -> tuple[Ints, Ints]:
         """The numbers of groups, looked for from place to place; which rows were new ones."""
@@ -142,28 +144,29 @@ class _Groups:
         number, place = np.zeros(len(word), np.int64), _start(word, places)
         left, new = np.arange(len(word)), np.zeros(0, np.int64)
         while len(left):
-            number[left] = places.take(place)
-            free = number[left] == 0
-            if free.any():
-                # Of the rows that want a place the last one gets it.
-                wanted, rows = place[free], left[free]
-                self.claims[wanted] = rows
-                got = self.claims[wanted] == rows
-                rows = rows[got]
+            found = places.take(place)
+            free = np.flatnonzero(found == 0)
+            if len(free):
+                # Of the rows that want a place one gets it; others may claim it in its stead.
+                rows, claim = left[free], place[free] % len(self.claims)
+                self.claims[claim] = rows
+                got = free[self.claims[claim] == rows]
+                rows = left[got]
                 added = np.arange(len(rows)) + self.count + 1
                 checks[added], self.word[added] = check[rows], word[rows]
-                places[wanted[got]] = added
+                places[place[got]] = added
                 self.count += len(rows)
                 new = np.append(new, rows)
-                number[left] = places.take(place)
-            other = checks.take(number[left]) != check[left]
-            left, place = left[other], (place[other] + 1) % len(places)
+                found = places.take(place)
+            number[left] = found
+            other = np.flatnonzero(checks.take(found) != check[left])
+            left, place = left[other], (place[other] + (found[other] > 0)) % len(places)
         return number, new
 
     def _grow(self) -> None:
         """Have room for twice as many."""
         self.word = _wider(self.word, 2 * self.room)
-        places, self.claims = (make(_SPARSE * self.room, np.int32) for make in (np.zeros, np.empty))
+        places = np.zeros(_SPARSE * self.room, np.int32)
         left = np.arange(1, self.count + 1)
         place = _start(self.word[left], places)
         while len(left):
@@ -202,20 +205,21 @@ class _Sums:
                 if sums.shape[1] < room:
                     self.sums[name] = _wider(sums, room)
         for one in self.totals:
-            if one.kind == "rows":
-                self._add(one.name, number, None)
-            elif one.kind == "sum":
-                column = batch[one.name]
-                values = (column.fill_null(0) if column.null_count() else column).to_numpy()
-                if values.any():
-                    self._add(one.name, number, values)
-            else:
+            if one.kind == "variance":
                 with self.lock:
                     _add_around(self.sums[one.name], number, batch[one.name].to_numpy())
+                continue
+            values = None
+            if one.kind == "sum":
+                column = batch[one.name]
+                values = (column.fill_null(0) if column.null_count() else column).to_numpy()
+                if not values.any():
+                    continue
+            self._add(one.name, number, values, few=room <= 2 * len(number))
 
-    def _add(self, name: str, number: Ints, values: Any) -> None:
+    def _add(self, name: str, number: Ints, values: Any, *, few: bool) -> None:
         """Add a number for every row to the sums of a name, 1 unless values are given."""
-        if number.max(initial=0) <= len(number):
+        if few:
             # Other than adding in place this lets the other threads work.
             some = np.bincount(number, values)
             with self.lock:

@@ -149,7 +149,7 @@ def query(
         totals.append(Total("__fe_len", "rows"))
     bad = flags(prepared, metrics, missing, words) if first.unit is None else None
     if bad is not None:
-        totals.append(Total("__fe_bad", "sum", bad.cast(words.Float64)))
+        totals.append(Total("__fe_bad", "sum", bad if words is pl else bad.cast(words.Float64)))
     most = most_groups(keys, len(totals)) if bounded and not first.ordered else None
     result = _run(frame, keys, totals, alone, prepared.rows, most, words)
     if rows is None and (not result.height or (not keys and not result["__fe_len"].item())):
