@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from frame_eval.errors import EvalError
@@ -64,8 +65,8 @@ def most_groups(keys: Sequence[str], sums: int) -> int:
     return current().most(KEY * len(keys) + SUM * sums)
 
 
-def shown(steps: Iterable[T], what: str) -> Iterator[T]:
-    """The steps of some work, with a bar where it takes seconds.
+def shown(steps: Iterable[T], what: str, rows: int = 0) -> Iterator[T]:
+    """The steps of some work, with a bar where it takes seconds, which counts ``rows`` a step.
 
     On a terminal, with tqdm installed, and unless ``progress=False``.
     """
@@ -76,4 +77,5 @@ def shown(steps: Iterable[T], what: str) -> Iterator[T]:
         from tqdm import tqdm
     except ImportError:
         return iter(steps)
-    return iter(tqdm(steps, desc=what, delay=_SHOWN_AFTER, leave=False))
+    bar = partial(tqdm, desc=what, delay=_SHOWN_AFTER, leave=False)
+    return iter(bar(steps, unit=" rows", unit_scale=rows) if rows else bar(steps))

@@ -605,6 +605,20 @@ def test_progress_is_shown_on_a_terminal_and_can_be_silenced(monkeypatch, progre
     assert ("work" in terminal.text) == progress
 
 
+@pytest.mark.parametrize("progress", [True, False])
+def test_progress_counts_the_rows_of_a_scan(monkeypatch, progress, tmp_path) -> None:
+    pytest.importorskip("tqdm", reason="tqdm is not installed")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("frame_eval.running._SHOWN_AFTER", 0)
+    monkeypatch.setattr("frame_eval.reduce.groups._BATCH", 1_000)
+    FRAME.write_parquet(tmp_path / "rows.parquet")
+    scan = pl.scan_parquet(tmp_path / "rows.parquet")
+    fe.of(scan).run(progress=progress).summary(fe.rate("label"), cluster="doc")
+    assert ("rows read" in terminal.text) == progress
+    assert ("rows/s" in terminal.text) == progress
+
+
 def test_progress_is_not_shown_elsewhere(capfd) -> None:
     assert list(shown(range(3), "work")) == [0, 1, 2]
     assert capfd.readouterr() == ("", "")

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from frame_eval.running import shown
 from frame_eval.table import Floats, Ints
 from frame_eval.threads import consumed
 
@@ -77,9 +78,8 @@ def totals_of(
             raise TooManyGroups
         sums.add(groups.room, number, batch)
 
-    consumed(
-        added, hashed.collect_batches(chunk_size=_BATCH, maintain_order=False, engine="streaming")
-    )
+    batches = hashed.collect_batches(chunk_size=_BATCH, maintain_order=False, engine="streaming")
+    consumed(added, shown(batches, "rows read", rows=_BATCH))
     named = pl.concat([names[first] for first in sorted(names)])
     return named.with_columns(sums.result(groups.count))
 
