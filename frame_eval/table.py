@@ -346,6 +346,25 @@ def packed(keys: tuple[Ints, ...]) -> Ints:
     return whole
 
 
+def whole_kinds(matrix: Floats, keys: Sequence[Ints] = ()) -> tuple[Ints, int] | None:
+    """The kind of every row, and how many kinds there are: rows of equal keys and numbers are one.
+
+    Kinds are in the order of keys, then of columns. None where not all numbers are whole, and so
+    exact.
+    """
+    if not (np.rint(matrix) == matrix).all() or np.abs(matrix).max(initial=0) >= 2**31:
+        return None
+    columns = [
+        (column - column.min()).astype(np.int64)
+        for column in matrix.T
+        if column.min(initial=0) < column.max(initial=0)
+    ]
+    if not keys and not columns:
+        return np.zeros(len(matrix), np.int64), min(len(matrix), 1)
+    distinct, kind = numbered(packed((*keys, *columns)))
+    return kind, len(distinct)
+
+
 def _increasing(keys: tuple[Ints, ...]) -> bool:
     """Whether rows are in the order of their keys, most significant first, and no two alike."""
     rows = len(keys[0]) - 1

@@ -451,7 +451,6 @@ def test_errors_in_bins_are_those_of_scores_in_bins(bins, memory) -> None:
             {"by": ["part", "system"]},
             "the sizes of more than .* clusters and slices differ",
         ),
-        (fe.rate("label"), {"interval": "bootstrap"}, "give more with frame.eval.run"),
         (fe.cohen_kappa("label", "pred"), {"strata": "part"}, "give more with frame.eval.run"),
     ],
 )

@@ -20,7 +20,7 @@ from frame_eval.inference.linear import (
 from frame_eval.inference.resample import Draws
 from frame_eval.metrics.core import Array, Metric, Sums, Term
 from frame_eval.metrics.means import is_mean
-from frame_eval.table import Floats, Ints, Table, keyed, numbered, packed
+from frame_eval.table import Floats, Ints, Table, keyed, numbered, whole_kinds
 
 _LONGEST = 15  # neighbouring cells that are made one
 _NARROW, _TALL = 4, 100  # the shape of matrices whose products wait for memory
@@ -31,8 +31,8 @@ _AT_ONCE = 2**18  # weights that are looked at together
 class Kinds:
     """The rows of a table as what can be drawn, sorted by group.
 
-    A row has the ``vectors`` of one unit in one ``group`` and ``cell``; where units are single
-    rows, ``counts`` says how many are like it, and ``unit`` is None.
+    A row has the ``vectors`` of one unit in one ``group`` and ``cell``; ``counts`` says how many
+    units are like it. Where units are single rows, ``unit`` is None.
     """
 
     metric: Metric
@@ -82,6 +82,9 @@ def kinds_of(
         there = np.flatnonzero(counts)
         chosen, vectors, counts = chosen[there], vectors[there], counts[there]
         sizes = np.ones(len(there))
+    elif table.times is not None:
+        vectors, sizes = vectors / table.times[:, None], table.rows / table.times
+        counts = np.rint(table.times).astype(np.int64)
     if table.weighted and metric.proportion is None:
         names, vectors = (*names, "rows"), np.column_stack([vectors, sizes])
     return Kinds(
@@ -108,6 +111,8 @@ def by_unit(kinds: Kinds) -> Kinds:
     if len(distinct) == len(key):
         return kinds
     unit = distinct // cells % units
+    counts = np.empty(len(distinct), np.int64)
+    counts[place] = kinds.counts
     stratum = None
     if kinds.stratum is not None:
         stratum = np.zeros(units, np.int64)
@@ -119,7 +124,7 @@ def by_unit(kinds: Kinds) -> Kinds:
         unit=unit,
         cell=distinct % cells,
         vectors=np.stack([scattered(place, column, len(distinct)) for column in kinds.vectors.T]).T,
-        counts=np.ones(len(distinct), np.int64),
+        counts=counts,
         stratum=stratum,
     )
 
@@ -552,26 +557,21 @@ def _units(kinds: Kinds) -> tuple[Ints, Ints, Ints | None]:
     if kinds.unit is None:
         return np.arange(len(kinds.counts)), kinds.counts, kinds.stratum
     codes, unit = numbered(kinds.unit)
-    strata = None
+    counts, strata = np.empty(len(codes), np.int64), None
+    counts[unit] = kinds.counts
     if kinds.stratum is not None:
         strata = np.zeros(len(codes), np.int64)
         strata[unit] = kinds.stratum
-    return unit, np.ones(len(codes), np.int64), strata
+    return unit, counts, strata
 
 
 def _merged(matrix: Floats, counts: Ints, strata: Ints | None) -> tuple[Floats, Ints, Ints | None]:
     """Units with equal sums made one kind, where the sums are whole numbers and so exact."""
-    if not (np.rint(matrix) == matrix).all() or np.abs(matrix).max(initial=0) >= 2**31:
+    found = whole_kinds(matrix, [] if strata is None else [strata])
+    if found is None:
         return matrix, counts, strata
-    keys = [] if strata is None else [strata]
-    keys += [
-        (column - column.min()).astype(np.int64)
-        for column in matrix.T
-        if column.min() < column.max()
-    ]
-    key = packed(tuple(keys)) if keys else np.zeros(len(matrix), np.int64)
-    distinct, place = numbered(key)
-    first = np.empty(len(distinct), np.int64)
+    place, kinds = found
+    first = np.empty(kinds, np.int64)
     first[place] = np.arange(len(place))  # of units that are alike, any
     together = np.bincount(place, counts, len(first)).astype(np.int64)
     return matrix[first], together, None if strata is None else strata[first]

@@ -71,14 +71,15 @@ def reduce(
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
 
-    With ``alike``, rows that are units of their own are summed only with rows that have the same
-    inputs, so that the table still knows every one of them. With ``tabled`` all metrics have a
-    table, also those whose cells could be put in order without one; ordered cells have one too
-    where their rows are too many for the memory. With ``apart`` nobody asks which units of two
-    slices are the same: units that are too many then become kinds of units. With ``clustered``
-    examples that can be are matched, to be added up by cluster.
+    With ``alike`` units are to be drawn: rows that are units of their own are summed only with rows
+    that have the same inputs, so that the table still knows every one of them. With ``tabled`` all
+    metrics have a table, also those whose cells could be put in order without one; ordered cells
+    have one too where their rows are too many for the memory. With ``apart`` nobody asks which
+    units of two slices are the same: units that are too many then become kinds of units, those that
+    are to be drawn of equal ones. With ``clustered`` examples that can be are matched, to be added
+    up by cluster.
     """
-    alike = alike and not roles.unit
+    drawn, alike = alike, alike and not roles.unit
     rows = scan(native, _needed(native, metrics, slices, roles))
     if rows.is_polars:
         metrics = [metric.in_bytes for metric in metrics]
@@ -104,7 +105,8 @@ def reduce(
         except TooManyGroups:
             passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
         if passes > 1:
-            return in_passes(prepared, metrics, queries, grouped, missing, moments, passes)
+            how = {"alike": alike, "drawn": drawn}
+            return in_passes(prepared, metrics, queries, grouped, missing, moments, passes, **how)
         plain = queries[0]  # that of all metrics, if they can be matched
         if clustered and isinstance(plain, Query) and can_match(prepared, metrics, missing):
             in_place = matched(prepared, metrics, plain)

@@ -13,9 +13,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from frame_eval.errors import BeyondMemory
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.coding import codes
-from frame_eval.table import Floats, Ints, Table, apart
+from frame_eval.running import current
+from frame_eval.table import Floats, Ints, Table, apart, strata_of, whole_kinds
 
 _NONE = 1e-15  # of a correlation matrix: what rounding leaves of a direction without variance
 
@@ -53,6 +55,39 @@ def pairs_in_kinds(metric: Metric, tables: Sequence[Table], bits: int) -> Table:
     sizes += [size for side in sides for size in _sizes(metric, side)]
     denominators = [one for side in sides for one in _denominators(metric, side)]
     return _fewer(found, *_kinds_of(found, sizes, denominators, bits))
+
+
+def in_equals(metric: Metric, tables: Sequence[Table], _: int = 0) -> Table:
+    """The units of some tables that have none in common, equal ones as one with ``times``.
+
+    They are told apart as a bootstrap does, which draws many of one kind as it does each of them.
+    """
+    found = _side_by_side(tables)
+    if not found.singles:
+        sums = found.sums if not found.weighted else np.hstack([found.sums, found.plain])
+        return _equal(metric, found, sums / np.asarray(found.times)[:, None])
+    # Of rows that are counted, the weight says what they can be.
+    width = 1 if metric.counts or metric.proportion is not None else len(found.names)
+    each = found.sums[:, :width] / np.maximum(found.rows, 1)[:, None]
+    return replace(_equal(metric, found, each), times=None)
+
+
+def _equal(metric: Metric, found: Table, each: Floats) -> Table:
+    """A row for all units that are ``each`` alike, by slice and system."""
+    kinds = whole_kinds(each, [found.slice, found.system, *_strata(found)])
+    if kinds is None:
+        raise BeyondMemory(
+            f"{metric.name!r} resamples all units at once, as their sums are no whole numbers that "
+            f"could be counted, and they take more than memory={current().memory:g} bytes: give "
+            "more with frame.eval.run(memory=), take values in smaller units (cents, "
+            "milliseconds), name coarser clusters, or ask for an analytic method"
+        )
+    kind, count = kinds
+    times = np.bincount(kind, np.asarray(found.times), count).astype(float)
+    strata: Ints | None = None
+    if found.strata is not None:
+        strata = strata_of(kind, found.strata[found.unit], count)
+    return replace(replace(found, unit=kind, strata=strata).merged(), times=times)
 
 
 def _columns(table: Table, columns: Sequence[int]) -> Table:

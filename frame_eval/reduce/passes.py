@@ -14,14 +14,14 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce.coded import Cells, Reduced, coded
 from frame_eval.reduce.coding import ONE
 from frame_eval.reduce.engines import collect
-from frame_eval.reduce.kinds import in_kinds
+from frame_eval.reduce.kinds import in_equals, in_kinds
 from frame_eval.reduce.parts import distinct_count, in_parts
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
 from frame_eval.running import KEY, SUM, current, most_groups, shown
 from frame_eval.table import Table
 
-MOST_BITS, _LEAST_BITS = 10, 6  # of denominators of units that are one kind
+MOST_BITS, LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
 
 def passes_of(
@@ -79,7 +79,7 @@ def passes_needed(
     many, what, way_out = _many(prepared, first, by_example, alike)
     width = 1 if first.ordered else 1 + len(metrics) if by_example else 2 + 2 * len(metrics)
     passes = max(least, passes_of(prepared, keys, many, width) if many else 1)
-    if passes > 1 and (not apart or by_example or alike or first.cells):
+    if passes > 1 and (not apart or by_example or first.cells):
         raise BeyondMemory(
             f"{what} take about {passes} times memory={current().memory:g} bytes: give more with "
             f"frame.eval.run(memory=), or {way_out}"
@@ -103,10 +103,10 @@ def _many(
         if metric.cells:
             way_out = "name coarser clusters, or hand over the rows as a Polars scan"
         return list(prepared.units.values()), "the sums of all clusters and slices", way_out
+    weight = [] if prepared.weight is None else [prepared.weight]
     if alike:
         way_out = "ask for analytic intervals"
-        return list(values_of(prepared, metric)), "rows that differ", way_out
-    weight = [] if prepared.weight is None else [prepared.weight]
+        return [*values_of(prepared, metric), *weight], "rows that differ", way_out
     return weight, "the weights that differ", "round weights"
 
 
@@ -118,29 +118,40 @@ def in_passes(
     missing: str,
     moments: bool,
     passes: int,
+    *,
+    alike: bool = False,
+    drawn: bool = False,
 ) -> Reduced:
     """The kinds of units of metrics that are ``grouped``, beside those that have ``queries``.
 
-    Each pass over the rows sees some of the units.
+    Each pass over the rows sees some of the units. Units that are to be ``drawn`` are of a kind
+    where they are equal; rows that are units, with ``alike``, where they have equal sums.
     """
     domain = domain_of(prepared)
-    kinds: dict[int, list[Table]] = {i: [] for _, chosen in grouped for i in chosen}
+    whole, large = dict(queries), []
+    for base, chosen in grouped:
+        first = next(iter(chosen.values()))
+        apart = _many(base, first, False, alike)[0]
+        if first.cells or not apart:
+            made = query(base, chosen, missing, moments, False, alike)
+            whole.update(dict.fromkeys(chosen, made))
+        else:
+            large.append((base, chosen, apart))
+    kinds: dict[int, list[Table]] = {i: [] for _, chosen, _ in large for i in chosen}
+    fewer, bits = (in_equals, LEAST_BITS) if drawn else (in_kinds, MOST_BITS)
+    told_by = "sums" if drawn else "sizes"
     reduced: Reduced | None = None
-    bits = MOST_BITS
     with ExitStack() as opened:
-        parts = []
-        for base, _ in grouped:
-            apart = list(base.units.values()) or [str(base.weight)]
-            parts.append(opened.enter_context(in_parts(base.frame, apart, passes)))
-        for rows_of in shown(list(zip(*parts, strict=True)), "sums of clusters"):
-            found = dict(queries)
-            for rows, (base, chosen) in zip(rows_of, grouped, strict=True):
-                some = query(base, chosen, missing, moments, False, False, rows=rows)
+        parts = [opened.enter_context(in_parts(base.frame, by, passes)) for base, _, by in large]
+        for rows_of in shown(list(zip(*parts, strict=True)), "sums of units"):
+            found = dict(whole)
+            for rows, (base, chosen, _) in zip(rows_of, large, strict=True):
+                some = query(base, chosen, missing, moments, False, alike, rows=rows)
                 found.update(dict.fromkeys(chosen, some))
             reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
             for i, tables in kinds.items():
                 tables.append(reduced.tables[i])
-            bits = as_few(kinds, lambda i, *of: in_kinds(metrics[i], *of), bits)
+            bits = as_few(kinds, lambda i, *of: fewer(metrics[i], *of), bits, told_by)
     assert reduced is not None
     tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
     return replace(reduced, tables=tables)
@@ -150,20 +161,24 @@ def as_few(
     kinds: dict[int, list[Table]],
     in_kinds: Callable[[int, Sequence[Table], int], Table],
     bits: int,
+    told_by: str = "sizes",
 ) -> int:
-    """Make the tables of each metric one of kinds, as finely as fits; how many bits that took."""
+    """Make the tables of each metric one of kinds, as finely as fits; how many bits that took.
+
+    Units are of different kinds where what they are ``told_by`` differs.
+    """
     while True:
         for i, tables in kinds.items():
             kinds[i] = [in_kinds(i, tables, bits)]
         taken = sum(SUM * len(one.names) * len(one.rows) for (one,) in kinds.values())
         if taken <= current().memory:
             return bits
-        if bits == _LEAST_BITS:
+        if bits == LEAST_BITS:
             break
         bits -= 1
     most = max(len(one.rows) for (one,) in kinds.values())
     raise BeyondMemory(
-        f"the sizes of more than {most} clusters and slices differ, which is more than "
+        f"the {told_by} of more than {most} clusters and slices differ, which is more than "
         f"memory={current().memory:g} bytes hold: give more with frame.eval.run(memory=), "
-        "slice less, or name coarser clusters"
+        "slice less, round values or weights, or name coarser clusters"
     )

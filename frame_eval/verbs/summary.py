@@ -118,7 +118,8 @@ def summary(
         estimate over rows).
     resamples, seed
         How often a bootstrap draws (at least 100), and the seed of its generator: the same frame
-        in any order, on any engine, has the same draws.
+        in any order, on any engine, has the same draws. Of more units than the memory holds it
+        takes sums that are whole numbers, such as counts, or prices in cents.
 
     Returns
     -------
@@ -168,7 +169,7 @@ def summary(
     if len(roles) > 1 and (drawn or details):
         raise EvalError("crossed clusters go with analytic intervals, and without details")
     moments = details or (interval is not None and not drawn)
-    apart = not (drawn or simultaneous or details or len(roles) > 1)
+    apart = not (simultaneous or details or len(roles) > 1)
     how = {"moments": moments, "alike": drawn, "tabled": details, "apart": apart}
     found = measure_ways(frame, metrics, chosen, roles, missing, **how)
     draws = check_draws(resamples, seed)
@@ -280,7 +281,9 @@ def measure(
         )
     except BeyondMemory:
         # The sums of units by cell may be too many where plain sums of units are not.
-        again = at_second_look(frame, metrics, chosen, roles, _plain, missing) if apart else None
+        if alike or not apart:
+            raise
+        again = at_second_look(frame, metrics, chosen, roles, _plain, missing)
         if again is None:
             raise
         return _by_cell(metrics, *again, roles, chosen)
