@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 
 from frame_eval.errors import BeyondMemory, EvalError, did_you_mean, listing
-from frame_eval.reduce import give_back
+from frame_eval.reduce import asked, give_back
 from frame_eval.running import Run, current, running
 from frame_eval.slices import names, slices
 
@@ -77,7 +77,7 @@ def verb(function: Callable[Concatenate[Any, P], pl.DataFrame]) -> Verb[P]:
             bound = {name: frame._roles[name] for name in takes if name in frame._roles}
             kwargs = {**bound, **kwargs}
         try:
-            with running(run):
+            with running(run), asked(native):
                 result = function(native, *args, **kwargs)
         except BeyondMemory as error:
             raise EvalError(f"{function.__name__}: {error}") from None

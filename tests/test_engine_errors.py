@@ -106,3 +106,15 @@ def test_an_expression_that_an_engine_lacks_is_refused(make) -> None:
     by = fe.where(long=fe.col("x").cum_sum() > 3)
     with pytest.raises(fe.ColumnError, match=r"(Polars|DuckDB) can not .*Make it a column of the"):
         fe.of(make()).summary(fe.rate("ok"), by=by)
+
+
+def test_a_query_that_spark_refuses_to_make_is_named() -> None:
+    times = FRAME.with_columns(g=pl.time(pl.col("ok"), 30, 0))
+    with pytest.raises(fe.EvalError, match=r"^Spark could not .*TIME is not supported.*; see that"):
+        summary(IN_MEMORY["spark"](times))
+
+
+def test_an_expression_that_does_not_fit_duckdb_is_refused() -> None:
+    by = fe.where(long=(fe.col("g") == "a") * 2 > 1)
+    with pytest.raises(fe.ColumnError, match=r"^DuckDB can not evaluate an expression: Binder"):
+        fe.of(duckdb_of(FRAME)).summary(fe.rate("ok"), by=by)

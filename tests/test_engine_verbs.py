@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from conftest import IN_MEMORY
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
@@ -145,3 +146,118 @@ def test_conditions_on_any_type(engine, kind) -> None:
     chosen = expected.filter(pl.col("slice") == "chosen")["n"].sum()
     assert 0 < chosen < frame.height
     assert_same(fe.of(engine(frame)).summary(ACCURACY, **options), expected)
+
+
+def test_expressions_are_of_wide_numbers(engine) -> None:
+    frame = pl.DataFrame(
+        {
+            "byte": pl.Series([200, 100, 3], dtype=pl.UInt8),
+            "word": pl.Series([201, 90, 5], dtype=pl.UInt32),
+            "long": pl.Series([1, 2, 3], dtype=pl.UInt64),
+            "small": pl.Series([-128, 100, 1], dtype=pl.Int8),
+            "single": pl.Series([0.1, 0.25, 0.05], dtype=pl.Float32),
+        }
+    )
+    byte, word, small = fe.col("byte"), fe.col("word"), fe.col("small")
+    means = [byte * 2, word - byte, fe.col("long") - 2, small * 2]
+    found = fe.of(engine(frame)).summary(*map(fe.mean, means))
+    assert polars_of(found)["estimate"].to_list() == pytest.approx([202, -7 / 3, 0, -18])
+    # In single precision 0.1 is a little more than 0.1.
+    by = fe.where(twice=byte * 2 > 300, single=fe.col("single") > 0.1)
+    found = polars_of(fe.of(engine(frame)).summary(fe.mean("small"), by=by))
+    assert found["n"].to_list() == [1, 2]
+    rule = fe.rule(fe.mean("small"), min=0, where=byte * 2 > 300)
+    assert polars_of(fe.of(engine(frame)).guard(rule))["estimate"].to_list() == [-128]
+
+
+def test_expressions_leave_keys_in_their_type() -> None:
+    key = pl.Series([1, 200, 1], dtype=pl.UInt8)
+    frame = pl.DataFrame({"key": key, "single": pl.Series([0.1, 0.1, 0.2], dtype=pl.Float32)})
+    found = frame.eval.summary(fe.mean(fe.col("key") * 2), by=["key", "single"])
+    assert dict(found.select("key", "single").schema) == dict(frame.schema)
+    assert found["key"].to_list() == [1, 1, 200]
+
+
+NAMES = {
+    "model": "select",
+    "id": "`id`",
+    "doc": 'the "doc"',
+    "lang": "a.lang",
+    "label": "it's; --",
+    "pred": "count(*)",
+    "score": " score\n",
+    "prob": "\U0001f600\\%s{0}",
+}
+
+
+def test_columns_have_any_name_on_every_engine(engine) -> None:
+    frame = FRAME.rename(NAMES)
+
+    def asked(evaluation: Any) -> list[Any]:
+        accuracy = fe.accuracy(NAMES["label"], NAMES["pred"])
+        auc = fe.roc_auc(NAMES["label"], NAMES["score"])
+        roles = {"system": NAMES["model"], "cluster": NAMES["doc"]}
+        by = fe.each(NAMES["lang"], "topic")
+        return [
+            evaluation.summary(accuracy, auc, by=by, weight=NAMES["prob"], **roles),
+            evaluation.compare(accuracy, example=NAMES["id"], baseline="a", **roles),
+            evaluation.worst(accuracy, by=NAMES["lang"]),
+        ]
+
+    for found, expected in zip(asked(fe.of(engine(frame))), asked(frame.eval), strict=True):
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "spark"])
+def test_a_column_of_another_case_is_not_taken(kind) -> None:
+    frame = fe.of(IN_MEMORY[kind](pl.DataFrame({"ok": [1, 0], "g": ["a", "b"]})))
+    with pytest.raises(fe.ColumnError, match=r"column that is not there: .*\"G\".*\"g\""):
+        frame.summary(fe.rate("ok"), by=fe.where(a=fe.col("G") == "a"))
+
+
+@pytest.fixture
+def parts() -> Any:
+    """A Dask frame of two parts, with nulls in the second one alone and categories unknown."""
+    dask = pytest.importorskip("dask.dataframe")
+    whole = pd.DataFrame({"doc": [1, 1, 2, 2], "ok": [1, 0, 0, 1], "kind": list("abab")})
+    holes = pd.DataFrame({"doc": [3, 3, None], "ok": [1, None, 1], "kind": ["a", None, "b"]})
+    declared = whole.astype({"kind": "category"}).head(0)
+    frame = dask.from_map(
+        lambda part: part.astype({"kind": "category"}), [whole, holes], meta=declared
+    )
+    return frame.assign(kind=frame["kind"].cat.as_unknown())
+
+
+def test_parts_of_a_dask_frame_are_what_it_declares(parts) -> None:
+    expected = pl.DataFrame(
+        {
+            "doc": [1, 1, 2, 2, 3, 3, None],
+            "ok": [1, 0, 0, 1, 1, None, 1],
+            "kind": [*"abab", "a", None, "b"],
+        }
+    )
+    for by in ("doc", "kind", fe.where(one=fe.col("doc") == 1)):
+        options = {"by": by, "missing": "drop"}
+        assert_same(
+            fe.of(parts).summary(fe.rate("ok"), **options),
+            expected.eval.summary(fe.rate("ok"), **options),
+        )
+
+
+@pytest.mark.parametrize("more", [2**53, 0.5])
+def test_whole_numbers_that_pandas_makes_others_are_refused(parts, more) -> None:
+    dask = pytest.importorskip("dask.dataframe")
+    meta = {"doc": "int64", "ok": "int64"}
+    shifted = dask.from_map(
+        lambda i: parts[["doc", "ok"]].partitions[i].compute() + i * more, [0, 1], meta=meta
+    )
+    with pytest.raises(fe.EvalError, match=r"'doc' is Int64, but .* dtype_backend='pyarrow'"):
+        fe.of(shifted).summary(fe.rate("ok"), by="doc", missing="drop")
+
+
+def test_parts_of_a_dask_frame_may_be_of_other_widths() -> None:
+    dask = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"doc": np.array([1, 1, 2], np.int64), "ok": [1, 0, 1]})
+    narrow = frame.astype({"doc": "int32"})
+    found = fe.of(dask.from_map(lambda part: part, [frame, narrow], meta=narrow.head(0)))
+    assert found.summary(fe.rate("ok"), by="doc")["n"].to_list() == [4, 2]

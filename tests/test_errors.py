@@ -258,7 +258,7 @@ CASES: dict[str, tuple[Callable[[], object], list[str]]] = {
     ),
     "column of an expression on DuckDB": (
         lambda: fe.of(duckdb.from_arrow(DF.to_arrow())).summary(fe.mean(fe.col("nope") + 1)),
-        ["expression", "not there", "'label'"],
+        ["expression", "not there", "nope", '"label"'],
     ),
     "column of an expression on pandas": (
         lambda: DF.to_pandas().eval.summary(fe.mean(pl.col("nope") + 1)),

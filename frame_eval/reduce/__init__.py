@@ -22,11 +22,11 @@ from frame_eval.reduce.engines import (
     distinct,
     filtered,
     give_back,
-    is_resident,
     require,
     result_frame,
     scan,
 )
+from frame_eval.reduce.failures import asked, is_resident
 from frame_eval.reduce.groups import TooManyGroups
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
@@ -43,6 +43,7 @@ __all__ = [
     "Reduced",
     "Roles",
     "Table",
+    "asked",
     "at_second_look",
     "codes",
     "distinct",

@@ -7,11 +7,9 @@ the group-by pushed down.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,10 +24,12 @@ from polars.io.plugins import register_io_source
 
 from frame_eval.columns import Source
 from frame_eval.errors import ColumnError, EvalError, did_you_mean, listing
+from frame_eval.reduce.failures import engine_name, first_line, misnamed, said_by
 from frame_eval.reduce.groups import TooManyGroups, Total, totals_of
 
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
 _FEW = 10_000  # rows that are done before streams of them are set up
+_EXACT = 2.0**53  # whole numbers from here on are not all floating point numbers
 _AS_WRITTEN = pl.QueryOptFlags.none()
 
 
@@ -64,17 +64,45 @@ class Scan:
                 return self.native.select(*columns)
             return nw.to_native(self.frame.select(*columns))
 
+    def column(self, name: str) -> Any:
+        """The column of that name, in the words of the frame."""
+        return self.words.col(self.quoted(name))
+
+    def quoted(self, name: str) -> str:
+        """A name as the engine takes it: to Spark a dot leads to a field of a struct."""
+        spark = engine_name(self.native) == "Spark"
+        return "`" + name.replace("`", "``") + "`" if spark else name
+
+    @property
+    def widened(self) -> nw.LazyFrame[Any]:
+        """The frame as expressions meet it, without NaN and with wide numbers.
+
+        Engines disagree on NaN > 0, on sums that do not fit their type and on what a single 0.1 is.
+        """
+        made = []
+        for name, dtype in self.schema.items():
+            wide = _wide(dtype)
+            if wide is not None:
+                column = nw.col(self.quoted(name)).cast(wide)
+                made.append((column.fill_nan(None) if dtype.is_float() else column).alias(name))
+        return self.frame.with_columns(*made) if made else self.frame
+
+    def narrowed(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        """A widened frame with its columns as they were, but for NaN."""
+        made = [
+            nw.col(self.quoted(name)).cast(dtype).alias(name)
+            for name, dtype in self.schema.items()
+            if _wide(dtype) not in (None, dtype)
+        ]
+        return frame.with_columns(*made) if made else frame
+
     def with_sources(self, sources: Sequence[Source]) -> tuple[Scan, dict[int, str]]:
         """Expressions evaluated as private columns; their names by the id of the expression."""
         named: dict[int, str] = {}
         if all(isinstance(source, str) for source in sources):
             return self, named
-        frame = self.frame
-        # Engines disagree on NaN > 0; on null they agree.
-        floats = [name for name, dtype in self.schema.items() if dtype.is_float()]
-        if floats:
-            with said_by(self.native):
-                frame = frame.with_columns(nw.col(*floats).fill_nan(None))
+        with said_by(self.native):
+            frame = self.widened
         for source in sources:
             if isinstance(source, str) or id(source) in named:
                 continue
@@ -82,23 +110,27 @@ class Scan:
             frame = self._with_source(frame, source, name)
             named[id(source)] = name
         try:
+            frame = self.narrowed(frame)
             return Scan(nw.to_native(frame), _schema_of(frame), self.rows), named
         except (nw.exceptions.ColumnNotFoundError, pl.exceptions.ColumnNotFoundError) as error:
-            raise _misnamed(error) from None
+            raise misnamed(error) from None
         except (nw.exceptions.NarwhalsError, pl.exceptions.PolarsError) as error:
-            raise ColumnError(f"an expression does not fit the columns: {_first(error)}") from None
+            raise ColumnError(
+                f"an expression does not fit the columns: {first_line(error)}"
+            ) from None
 
     def _with_source(self, frame: nw.LazyFrame[Any], source: Any, name: str) -> nw.LazyFrame[Any]:
         if isinstance(source, nw.Expr):
+            _check_names(source, self.schema)
             try:
                 return frame.with_columns(source.alias(name))
             except nw.exceptions.ColumnNotFoundError as error:
-                raise _misnamed(error) from None
-            except (nw.exceptions.NarwhalsError, NotImplementedError) as error:
+                raise misnamed(error) from None
+            except Exception as error:
                 raise ColumnError(
                     f"{engine_name(nw.to_native(frame))} can not evaluate an expression: "
-                    f"{_first(error)} Make it a column of the frame first."
-                ) from None
+                    f"{first_line(error)} Make it a column of the frame first."
+                ) from error
         if not self.is_polars:
             raise ColumnError(
                 f"{source!r} can not be evaluated by {engine_name(nw.to_native(frame))}; use fe.col"
@@ -107,6 +139,31 @@ class Scan:
             raise ColumnError(f"{source!r} may be more than one column; name one")
         native: pl.LazyFrame = nw.to_native(frame).with_columns(source.alias(name))
         return nw.from_native(native)
+
+
+_WIDE = (
+    ((nw.Float32, nw.Float64), nw.Float64()),
+    ((nw.Int8, nw.Int16, nw.Int32, nw.UInt8, nw.UInt16, nw.UInt32), nw.Int64()),
+    ((nw.UInt64,), nw.Int128()),
+)
+
+
+def _wide(dtype: Any) -> Any:
+    """The type in which numbers of a type are added up without loss; None for others."""
+    return next((wide for narrow, wide in _WIDE if dtype in narrow), None)
+
+
+def _check_names(source: nw.Expr, there: Iterable[str]) -> None:
+    """Raise where an expression names no column: other engines than Polars do not look at case."""
+    names_alone: nw.LazyFrame[Any] = nw.from_native(
+        pl.LazyFrame(schema=dict.fromkeys(there, pl.Null))
+    )
+    try:
+        names_alone.select(source).collect_schema()
+    except nw.exceptions.ColumnNotFoundError as error:
+        raise misnamed(error) from None
+    except (nw.exceptions.NarwhalsError, pl.exceptions.PolarsError, NotImplementedError):
+        return  # it is all about names here, not about types
 
 
 def scan(native: Any, needed: Sequence[str] | None) -> Scan:
@@ -135,67 +192,14 @@ def scan(native: Any, needed: Sequence[str] | None) -> Scan:
         return Scan(nw.to_native(frame), _schema_of(frame), None)
 
 
-def is_resident(native: Any) -> bool:
-    """Whether the rows of a frame are in memory."""
-    return isinstance(native, (pd.DataFrame, pl.DataFrame, pa.Table, pa.RecordBatch))
-
-
 def _is_dataset(native: Any) -> bool:
     """Whether a frame is an Arrow dataset; their module is slow to import, and there if one is."""
     module = sys.modules.get("pyarrow.dataset")
     return module is not None and isinstance(native, module.Dataset)
 
 
-_ENGINES = {
-    "polars": ("Polars", "see that its files are whole and have the same columns and dtypes"),
-    "duckdb": ("DuckDB", "see that its connection is open, or hand over the rows: frame.pl()"),
-    "pyspark": ("Spark", "see that its session runs, or hand over the rows: frame.toArrow()"),
-    "dask": ("Dask", "see that its parts are alike, or hand over the rows: frame.compute()"),
-}
-
-
-@contextmanager
-def said_by(native: Any) -> Iterator[None]:
-    """Errors of the engine behind a frame, said as one of ours."""
-    try:
-        yield
-    except (EvalError, MemoryError, TooManyGroups):
-        raise
-    except Exception as error:
-        engine, way_out = _engine(native)
-        said = _first(error).rstrip(".;") or type(error).__name__
-        raise EvalError(f"{engine} could not read the frame: {said}; {way_out}") from error
-
-
-def engine_name(native: Any) -> str:
-    """What the engine behind a frame is called."""
-    return _engine(native)[0]
-
-
-def _engine(native: Any) -> tuple[str, str]:
-    """The name of the engine behind a frame, and what to try where it fails."""
-    module = type(native).__module__.lstrip("_").split(".")[0]
-    return _ENGINES.get(
-        module, (module, "see that it is open, or hand over the rows as a Polars or pandas frame")
-    )
-
-
 def _schema_of(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
     return dict(frame.collect_schema())
-
-
-def _misnamed(error: Exception) -> ColumnError:
-    return ColumnError(f"an expression names a column that is not there: {_first(error)}")
-
-
-def _first(error: Exception) -> str:
-    """What an engine says, in one line: without examples, query plan and Java's stack."""
-    text = re.split(r"\n\n(?:Resolved plan|For example|If you would)", str(error))[0]
-    lines = text.splitlines()
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    if causes:
-        return causes[-1].removeprefix("Caused by: ")
-    return " ".join(line for line in lines if line and not line.startswith("\tat "))
 
 
 def require(schema: Iterable[str], wanted: Iterable[str], role: str) -> None:
@@ -353,10 +357,7 @@ def _from_dask(native: Any) -> pl.LazyFrame:
     if native.index.name is not None:
         dtypes[native.index.name] = native.index.dtype
     schema: dict[str, Any] = {
-        # What objects are is in the rows alone, and may differ by partition.
-        name: pl.Object() if is_object_dtype(dtype) else _column(name, pd.Series(dtype=dtype)).dtype
-        for name, dtype in dtypes.items()
-        if isinstance(name, str)
+        name: _dask_dtype(name, dtype) for name, dtype in dtypes.items() if isinstance(name, str)
     }
 
     def partitions(
@@ -369,7 +370,7 @@ def _from_dask(native: Any) -> pl.LazyFrame:
             with said_by(native):
                 computed = dask.compute(*parts[i : i + _AT_ONCE])
             for part in computed:
-                rows = _from_pandas(part, wanted).select(wanted)[:left]
+                rows = _declared(_from_pandas(part, wanted).select(wanted), schema)[:left]
                 if left is not None:
                     left -= rows.height
                 yield rows if condition is None else rows.filter(condition)
@@ -377,6 +378,38 @@ def _from_dask(native: Any) -> pl.LazyFrame:
                 return
 
     return register_io_source(partitions, schema=schema)
+
+
+def _dask_dtype(name: str, dtype: Any) -> Any:
+    """What a column of a Dask frame is in Polars."""
+    if is_object_dtype(dtype):
+        # What objects are is in the rows alone, and may differ by partition.
+        return pl.Object()
+    made = _column(name, pd.Series(dtype=dtype)).dtype
+    # Categories that are not known before the rows are read are taken for texts.
+    return pl.Categorical() if made == pl.Null and isinstance(dtype, pd.CategoricalDtype) else made
+
+
+def _declared(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
+    """A part of a Dask frame in the types of the whole: pandas has no null whole numbers."""
+    made = []
+    for values in rows.iter_columns():
+        dtype = schema[values.name]
+        if dtype.is_integer() and values.dtype.is_float():
+            whole = (values == values.floor()) & (values.abs() < _EXACT)
+            if not whole.all():
+                raise ColumnError(
+                    f"column {values.name!r} is {dtype}, but a part has fractions, or nulls among "
+                    "numbers that pandas rounds; read it with dtype_backend='pyarrow'"
+                )
+        plain = values.dtype.is_integer() or values.dtype.is_float()
+        if plain and (dtype.is_integer() or dtype == pl.Float64):
+            made.append(values.cast(dtype))
+        elif dtype == pl.Categorical and values.dtype != dtype:
+            made.append(values.cast(pl.String).cast(dtype))
+        else:
+            made.append(values)
+    return pl.DataFrame(made)
 
 
 def _exotic(dtype: Any) -> bool:
@@ -388,22 +421,26 @@ def filtered(native: Any, condition: Source) -> Any:
     scanned = scan(native, None)
     if isinstance(condition, str):
         require(scanned.schema, [condition], "condition")
-    scanned, named = scanned.with_sources([condition])
-    column = condition if isinstance(condition, str) else named[id(condition)]
-    if scanned.schema[column] != nw.Boolean:
-        raise ColumnError(f"the condition is {scanned.schema[column]}, not boolean")
-    rows = scanned.frame
+    made, named = scanned.with_sources([condition])
+    dtype = made.schema[condition if isinstance(condition, str) else named[id(condition)]]
+    if dtype != nw.Boolean:
+        raise ColumnError(f"the condition is {dtype}, not boolean")
+    if isinstance(condition, str):
+        return nw.to_native(scanned.frame.filter(nw.col(scanned.quoted(condition))))
     # By the condition itself, not the column made of it: engines then filter while they read.
+    rows = scanned.widened
     if isinstance(condition, pl.Expr):
         rows = nw.from_native(nw.to_native(rows).filter(condition))
     else:
-        rows = rows.filter(nw.col(condition) if isinstance(condition, str) else condition)
-    return nw.to_native(rows.drop(list(named.values())))
+        rows = rows.filter(condition)
+    return nw.to_native(scanned.narrowed(rows))
 
 
 def distinct(native: Any, columns: Sequence[str]) -> pl.DataFrame:
     """The distinct values of some columns."""
-    return collect(scan(native, columns).frame.select(*columns).unique())
+    rows = scan(native, columns)
+    chosen = rows.select([rows.column(name).alias(name) for name in columns])
+    return collect(nw.from_native(chosen).unique())
 
 
 def result_frame(native: Any, columns: Sequence[str]) -> pl.DataFrame | None:

@@ -13,7 +13,8 @@ import narwhals as nw
 import polars as pl
 
 from frame_eval.errors import EvalError
-from frame_eval.reduce.engines import collect, engine_name, said_by
+from frame_eval.reduce.engines import collect
+from frame_eval.reduce.failures import engine_name, said_by
 
 _SAMPLED = 16  # of how many parts one is counted
 _READINGS = 6  # that take no longer than to write the rows and read them once

@@ -149,7 +149,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
     def key_columns(columns: Sequence[str], prefix: str) -> dict[str, str]:
         private = {name: f"__fe_{prefix}{i}" for i, name in enumerate(columns)}
         for name, alias in private.items():
-            made.append(_key(ns, name, dtypes[name]).alias(alias))
+            made.append(_key(ns, scan.column(name), name, dtypes[name]).alias(alias))
         return private
 
     prepared.keys = key_columns(slices.columns, "k")
@@ -163,13 +163,13 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
         if dtypes[column] != nw.Boolean:
             raise ColumnError(f"condition {name!r} is {dtypes[column]}, not boolean")
         prepared.conditions[name] = f"__fe_w{i}"
-        made.append(ns.col(column).fill_null(False).alias(f"__fe_w{i}"))
+        made.append(scan.column(column).fill_null(False).alias(f"__fe_w{i}"))
     if roles.weight is not None:
         column = _resolved(roles.weight, named)
         if not dtypes[column].is_numeric():
             raise ColumnError(f"weight {column!r} is {dtypes[column]}, not numeric")
         prepared.weight = "__fe_weight"
-        made.append(ns.col(column).cast(ns.Float64).fill_nan(None).alias("__fe_weight"))
+        made.append(scan.column(column).cast(ns.Float64).fill_nan(None).alias("__fe_weight"))
     for i, (key, given) in enumerate(inputs.items()):
         columns = [_resolved(source, named) for source in given.sources]
         types = [dtypes[column] for column in columns]
@@ -177,7 +177,7 @@ def prepare(scan: Scan, metrics: Sequence[Metric], slices: Slices, roles: Roles)
         given.check_dtypes(called, types)
         _check_default_positive(given, columns[0], types[0], scan)
         alias = f"__fe_i{i}"
-        value = _binned(scan, given, given.build(ns, [ns.col(c) for c in columns], types))
+        value = _binned(scan, given, given.build(ns, [scan.column(c) for c in columns], types))
         made.append(value.alias(alias))
         prepared.inputs[key] = alias
         prepared.read[alias] = (given, called, types[0])
@@ -209,13 +209,13 @@ def _resolved(source: Source, named: Mapping[int, str]) -> str:
     return source if isinstance(source, str) else named[id(source)]
 
 
-def _key(ns: Any, name: str, dtype: Any) -> Any:
+def _key(ns: Any, column: Any, name: str, dtype: Any) -> Any:
     """A key column in which null and NaN are one group, and categories are their text."""
     if dtype == nw.Object:
         raise ColumnError(f"column {name!r} holds Python objects; cast it to one type first")
     if dtype in (nw.Categorical, nw.Enum) or isinstance(dtype, nw.Enum):
-        return ns.col(name).cast(ns.String)
-    return ns.col(name).fill_nan(None) if dtype.is_float() else ns.col(name)
+        return column.cast(ns.String)
+    return column.fill_nan(None) if dtype.is_float() else column
 
 
 def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -> None:
@@ -223,12 +223,13 @@ def _check_default_positive(given: Input, column: str, dtype: Any, scan: Scan) -
     if given.kind == "label" and given.positive is None and not usual:
         raise EvalError(
             f"column {source_name(given.source)!r} holds classes "
-            f"{_classes(scan.frame, column)}; name the positive= class, or choose "
+            f"{_classes(scan, column)}; name the positive= class, or choose "
             "average='macro', 'micro', 'weighted' or None"
         )
 
 
-def _classes(frame: nw.LazyFrame[Any], column: str) -> str:
-    seen = collect(frame.select(nw.col(column)).unique().head(21)).to_series().drop_nulls()
+def _classes(scan: Scan, column: str) -> str:
+    values = nw.from_native(scan.select([scan.column(column)])).unique()
+    seen = collect(values.head(21)).to_series().drop_nulls()
     listed = ", ".join(map(repr, sorted(seen.to_list(), key=str)[:20]))
     return listed + (", ..." if len(seen) > 20 else "")
