@@ -11,6 +11,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from conftest import IN_MEMORY
+from oracles.cases import TABLES
+from oracles.catalogue import CATALOGUE
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
@@ -34,6 +36,7 @@ FRAME = pl.DataFrame(
         "guess": np.array(["cat", "dog"])[RNG.integers(0, 2, 2 * HALF)],
         "score": np.round(RNG.normal(LABEL * 1.0, 1.0), 1),
         "prob": np.round(RNG.random(2 * HALF), 2),
+        "weight": 1.0 + EXAMPLE % 4,
     }
 )
 ACCURACY = fe.accuracy("label", "pred")
@@ -73,6 +76,12 @@ VERBS: dict[str, Any] = {
     ),
     "details": lambda e: e.summary(ACCURACY, by="lang", cluster="doc", details=True),
     "strata": lambda e: e.summary(ACCURACY, cluster="doc", strata="topic"),
+    "guard": lambda e: e.guard(
+        fe.rule(ACCURACY, max_drop=0.05), by="kind", cluster="doc", weight="weight", **PAIRED
+    ),
+    "routing": lambda e: e.routing("pred", "prob", fallback="label", system="model"),
+    # Many scores are on the edge of a bin.
+    "score bins": lambda e: e.run(score_bins=20).summary(fe.roc_auc("label", "score"), by="lang"),
 }
 
 
@@ -91,6 +100,43 @@ def test_verbs_are_the_same_on_every_engine(engine, verb) -> None:
     expected = VERBS[verb](FRAME.eval)
     shuffled = FRAME.sample(fraction=1, shuffle=True, seed=2)
     assert_same(VERBS[verb](fe.of(engine(shuffled))), expected)
+
+
+def test_every_verb_is_asked() -> None:
+    seen = set()
+
+    class Evaluation:
+        def run(self, **_: Any) -> Evaluation:
+            return self
+
+        def __getattr__(self, name: str) -> Any:
+            seen.add(name)
+            return lambda *_, **__: None
+
+    for ask in VERBS.values():
+        ask(Evaluation())
+    verbs = {name for name in fe.__all__ if hasattr(fe.Evaluation, name)}
+    assert seen == verbs - {"assert_passed"}  # that is about a result
+
+
+def every_metric(kind: str) -> list[fe.Metric]:
+    return [case.make(kind).alias(name) for name, case in CATALOGUE.items()]
+
+
+def test_every_metric_is_the_same_on_every_engine(engine) -> None:
+    kind, frame = TABLES["weighted"]
+    options = {"by": "g", "cluster": "c", "weight": "w"}
+    expected = frame.eval.summary(*every_metric(kind), **options)
+    shuffled = frame.sample(fraction=1, shuffle=True, seed=4)
+    assert_same(fe.of(engine(shuffled)).summary(*every_metric(kind), **options), expected)
+
+
+def test_every_metric_is_compared_the_same_on_every_engine(engine) -> None:
+    kind, frame = TABLES["random"]
+    frame = frame.head(200).with_columns(model=pl.col("e") % 2, e=pl.col("e") // 2)
+    options = {"system": "model", "example": "e", "baseline": 0}
+    expected = frame.eval.compare(*every_metric(kind), **options)
+    assert_same(fe.of(engine(frame)).compare(*every_metric(kind), **options), expected)
 
 
 KEYS: dict[str, Any] = {

@@ -200,7 +200,8 @@ def _binned(scan: Scan, given: Input, value: Any) -> Any:
     if low is None or low == high:
         return value
     width = (high - low) / bins
-    at = ((value - low) / width).floor()
+    # Polars divides by a number as it multiplies by its inverse, others and single rows do not.
+    at = ((value - low) * (1 / width)).floor()
     at = ns.when(at < bins).then(at).otherwise(bins - 1.0)
     return ns.when(finite).then(low + (at + 0.5) * width).otherwise(value)
 
