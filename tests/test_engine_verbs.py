@@ -102,6 +102,30 @@ def test_verbs_are_the_same_on_every_engine(engine, verb) -> None:
     assert_same(VERBS[verb](fe.of(engine(shuffled))), expected)
 
 
+# A column that no engine can compute, unless nobody asks for it.
+POISONED: dict[str, Any] = {
+    "polars": lambda frame: frame.lazy().with_columns(poison=pl.col("lang").cast(pl.Int64)),
+    "duckdb": lambda frame: IN_MEMORY["duckdb"](frame).select("*, error(lang)::int as poison"),
+}
+
+
+@pytest.mark.parametrize("kind", POISONED)
+@pytest.mark.parametrize("verb", [*VERBS, "conditions", "units"])
+def test_verbs_read_only_the_columns_they_need(kind, verb) -> None:
+    more = {
+        "conditions": lambda e: e.summary(ACCURACY, by=fe.where(high=fe.col("score") > 0)),
+        "units": lambda e: e.summary(fe.pass_at_k("label", 1), example="id", trial="model"),
+    }
+    ask = {**VERBS, **more}[verb]
+    assert_same(ask(fe.of(POISONED[kind](FRAME))), ask(FRAME.eval))
+
+
+@pytest.mark.parametrize("kind", POISONED)
+def test_a_column_that_can_not_be_computed_is_an_error(kind) -> None:
+    with pytest.raises(fe.EvalError, match=r"could not read the frame: .*\b(sw|de|fr)\b"):
+        fe.of(POISONED[kind](FRAME)).summary(fe.mean("poison"))
+
+
 def test_every_verb_is_asked() -> None:
     seen = set()
 
