@@ -118,3 +118,16 @@ def test_an_expression_that_does_not_fit_duckdb_is_refused() -> None:
     by = fe.where(long=(fe.col("g") == "a") * 2 > 1)
     with pytest.raises(fe.ColumnError, match=r"^DuckDB can not evaluate an expression: Binder"):
         fe.of(duckdb_of(FRAME)).summary(fe.rate("ok"), by=by)
+
+
+def test_a_weekday_that_spark_counts_otherwise_is_refused() -> None:
+    days = FRAME.with_columns(day=pl.date(2026, 2, pl.col("ok") + 1))
+    by = fe.where(sunday=fe.col("day").dt.weekday() == 7)
+    assert days.eval.summary(fe.rate("ok"), by=by)["n"].item() == 50
+    with pytest.raises(fe.ColumnError, match=r"^Spark can not evaluate dt.weekday\(\)"):
+        fe.of(IN_MEMORY["spark"](days)).summary(fe.rate("ok"), by=by)
+
+
+def test_a_key_of_a_mix_that_is_not_there_is_named() -> None:
+    with pytest.raises(fe.ColumnError, match=r"slice key 'h' is not a column. Columns: 'ok'"):
+        FRAME.eval.poststratify(fe.rate("ok"), by="h", target={"a": 1.0})

@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -238,6 +239,45 @@ def test_expressions_are_of_wide_numbers(engine) -> None:
     assert found["n"].to_list() == [1, 2]
     rule = fe.rule(fe.mean("small"), min=0, where=byte * 2 > 300)
     assert polars_of(fe.of(engine(frame)).guard(rule))["estimate"].to_list() == [-128]
+
+
+def test_expressions_are_the_same_on_every_engine(engine) -> None:
+    frame = pl.DataFrame(
+        {
+            "i": [-7, -3, -1, 0, 1, 3, 7, None],
+            "j": [2, -2, 1, 3, -1, -3, 5, 1],
+            "x": [-2.5, -0.5, 0.0, 0.5, 1.5, float("nan"), None, 9.0],
+            "z": [0.0, -0.0, 0.0, 1.0, 0.0, 2.0, 1.0, 0.0],
+            "text": ["a", "B", "é", "z", "", " a", None, "aé"],
+            "flag": [True, False, None, True, None, False, True, True],
+            "day": [DAY + dt.timedelta(31 * k) for k in range(8)],
+        }
+    )
+    i, j, x, text = (fe.col(name) for name in ("i", "j", "x", "text"))
+    numbers = [i // 2, i // -2, i % 3, i % -3, i // j, i / j, i**2, i.abs(), i - i.mean()]
+    numbers += [x.round(0), x.clip(0, 1), x % 1.0, x.fill_null(3), text.str.len_chars()]
+    numbers += [fe.col("day").dt.year(), nw.when(i > 0).then(x).otherwise(fe.col("z"))]
+    found = fe.of(engine(frame)).summary(*map(fe.mean, numbers), missing="drop")
+    expected = frame.eval.summary(*map(fe.mean, numbers), missing="drop")
+    assert_same(found, expected)
+    assert expected["estimate"].null_count() == 0
+    by = fe.where(
+        text=text > "B",
+        differs=text != "a",
+        either=fe.col("flag") | (i > 0),
+        neither=~(fe.col("flag") & (i > 0)),
+        listed=~text.is_in(["a", "é"]),
+        regex=text.str.contains("^[a-z]$"),
+        upper=text.str.to_uppercase() == "É",
+        less=fe.col("z") < 0,
+        mean=x > x.mean(),
+        day=fe.col("day") > DAY,
+    )
+    options = {"by": by, "missing": "drop"}
+    expected = frame.eval.summary(fe.mean("i"), **options)
+    assert_same(fe.of(engine(frame)).summary(fe.mean("i"), **options), expected)
+    # By hand, of the seven rows that have an ``i``.
+    assert expected["n"].to_list() == [3, 5, 5, 5, 4, 2, 1, 0, 1, 6]
 
 
 def test_expressions_leave_keys_in_their_type() -> None:

@@ -122,6 +122,12 @@ class Scan:
     def _with_source(self, frame: nw.LazyFrame[Any], source: Any, name: str) -> nw.LazyFrame[Any]:
         if isinstance(source, nw.Expr):
             _check_names(source, self.schema)
+            if ".dt.weekday(" in str(source) and engine_name(self.native) == "Spark":
+                # narwhals makes Sunday 0 there, and 7 elsewhere.
+                raise ColumnError(
+                    "Spark can not evaluate dt.weekday() as other engines do. "
+                    "Make it a column of the frame first."
+                )
             try:
                 return frame.with_columns(source.alias(name))
             except nw.exceptions.ColumnNotFoundError as error:
@@ -439,6 +445,7 @@ def filtered(native: Any, condition: Source) -> Any:
 def distinct(native: Any, columns: Sequence[str]) -> pl.DataFrame:
     """The distinct values of some columns."""
     rows = scan(native, columns)
+    require(rows.schema, columns, "slice key")
     chosen = rows.select([rows.column(name).alias(name) for name in columns])
     return collect(nw.from_native(chosen).unique())
 
