@@ -527,7 +527,7 @@ REFUSED = {
     "curve": ("the scores that differ", lambda e: e.curve("roc", "label", "latency")),
 }
 REFUSED_PAIRS = {
-    "resampled": lambda e: e.compare(fe.rate("pred"), method="permutation", **EXAMPLES),
+    "wild": lambda e: e.compare(fe.rate("pred"), method="wild", **EXAMPLES),
     "poststratify": lambda e: e.poststratify(fe.rate("pred"), baseline="a", **EXAMPLES, **MIX),
     "plan": lambda e: e.plan(fe.rate("pred"), baseline="a", effect=0.05, **EXAMPLES),
 }

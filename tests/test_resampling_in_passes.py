@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import frame_eval as fe
-from frame_eval.reduce import passes
+from frame_eval.reduce import passes, wide
 
 READ_IN_PARTS = ["polars-lazy", "arrow-dataset", "duckdb", "spark", "dask"]
 KINDS = ["percentile", "basic", "bca", "studentized"]
@@ -170,3 +170,151 @@ def test_sums_that_differ_too_much_are_refused() -> None:
 def test_metrics_over_cells_are_refused(metric) -> None:
     with pytest.raises(fe.EvalError, match=r"times memory=100000 bytes: give more with frame.eval"):
         FRAME.lazy().eval.run(memory=1e5).summary(metric, cluster="doc", interval="percentile")
+
+
+def of_system(name: str) -> pl.DataFrame:
+    """Answers of a system to examples in documents."""
+    rng = np.random.default_rng(ord(name))
+    return FRAME[:3_000].select(
+        "id",
+        "doc",
+        "lang",
+        "label",
+        "weight",
+        level=pl.col("id") % 3_000 // 1_000,
+        system=pl.lit(name),
+        pred=pl.Series(rng.random(3_000) < 0.5),
+        stars=pl.Series(rng.integers(1, 4, 3_000)),
+        latency=pl.Series(rng.lognormal(0, 1, 3_000)),
+    )
+
+
+PAIRED = pl.concat([of_system(name) for name in "abc"]).sample(fraction=1, shuffle=True, seed=4)
+HOLES = PAIRED.with_columns(
+    pl.when((pl.col("id") % 7 > 0) | (pl.col("system") == "b")).then("pred").alias("pred")
+)
+SOME = PAIRED.filter(
+    ((pl.col("id") % 5 > 0) & (pl.col("lang") != "sw")) | (pl.col("system") == "a")
+)
+PAIRS = {"system": "system", "example": "id"}
+ANSWERS = [
+    fe.rate("pred"),
+    fe.recall("label", "pred"),
+    fe.f1("label", "pred"),
+    fe.mean("stars"),
+    fe.ratio("pred", "stars"),
+]
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of everything that comes back of examples side by side."""
+    found: list[int] = []
+    collect = wide.collect
+
+    def measured(frame: Any, **options: Any) -> pl.DataFrame:
+        made = collect(frame, **options)
+        found.append(made.estimated_size())
+        return made
+
+    monkeypatch.setattr(wide, "collect", measured)
+    return found
+
+
+def assert_same_pairs(
+    metrics: Any, collected: list[int], frame: pl.DataFrame = PAIRED, **how: Any
+) -> None:
+    engine = IN_MEMORY[how.pop("engine", "polars-lazy")]
+    memory = how.pop("memory", 1.5e6)
+    options = {**PAIRS, **DRAWS, **how}
+    expected = frame.eval.compare(*metrics, **options)
+    result = fe.of(engine(frame)).run(memory=memory).compare(*metrics, **options)
+    pairs = 3 if how.get("baseline") is None else 2
+    assert len(collected) > pairs
+    assert max(collected) < memory
+    if how["method"] == "permutation":
+        # Beside the test stands the error of the linearised difference, of sums in another order.
+        errors = [frame["std_error"] for frame in (result, expected)]
+        np.testing.assert_allclose(*errors, rtol=1e-12)
+        result, expected = (frame.drop("std_error") for frame in (result, expected))
+    assert_frame_equal(result, expected, check_exact=True)
+
+
+@pytest.mark.parametrize("engine", READ_IN_PARTS)
+@pytest.mark.parametrize(
+    ("method", "cluster"), [("bca", "doc"), ("permutation", None)], ids=["clusters", "examples"]
+)
+def test_pairs_are_drawn_alike_on_every_engine(engine, method, cluster, collected) -> None:
+    how = {"by": "lang", "cluster": cluster, "method": method, "baseline": "a"}
+    assert_same_pairs(ANSWERS[:2], collected, engine=engine, memory=7e5, **how)
+
+
+@pytest.mark.parametrize("method", [*KINDS, "permutation"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cluster": "doc"},
+        {"by": "lang", "weight": "weight"},
+        {"cluster": "doc", "weight": "weight"},
+        {"cluster": "doc", "by": fe.each("lang", "level"), "overall": True},
+        {"cluster": ["doc", "level"], "strata": "level", "by": fe.where(de=fe.col("lang") == "de")},
+        {"strata": "level"},
+    ],
+    ids=repr,
+)
+def test_every_method_draws_pairs_alike(method, options, collected) -> None:
+    assert_same_pairs(ANSWERS, collected, method=method, **options)
+
+
+@pytest.mark.parametrize("method", ["percentile", "permutation"])
+@pytest.mark.parametrize("options", [{"cluster": "doc"}, {"by": "lang"}, {"strata": "level"}])
+def test_examples_that_lack_an_answer_are_not_drawn(method, options, collected) -> None:
+    options = {**options, "method": method, "baseline": "a"}
+    if "strata" in options:
+        options["cluster"] = ["doc", "level"]
+    assert_same_pairs(ANSWERS, collected, HOLES, missing="drop", **options)
+    assert_same_pairs(ANSWERS, collected, SOME, unmatched="drop", **options)
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_any_pairs_that_are_whole_are_drawn_alike(data) -> None:
+    seed, rows = data.draw(st.integers(0, 99)), data.draw(st.integers(150, 250))
+    most = data.draw(st.integers(0, 3))
+    rng = np.random.default_rng(seed)
+    clusters = rng.integers(0, rows // data.draw(st.integers(1, 3)), rows)
+    sides = [
+        pl.DataFrame(
+            {
+                "system": name,
+                "id": np.arange(rows),
+                "unit": clusters,
+                "slice": clusters % 2,
+                "value": rng.integers(-most, most + 1, rows),
+                "ok": rng.random(rows) < data.draw(st.sampled_from([0.0, 0.1, 0.5])),
+            }
+        )[: rows - data.draw(st.integers(0, 20))]
+        for name in "ab"
+    ]
+    options = {
+        **PAIRS,
+        "cluster": data.draw(st.sampled_from([None, "unit"])),
+        "by": data.draw(st.sampled_from([None, "slice", fe.each("slice")])),
+        "method": data.draw(st.sampled_from(KINDS)),
+        "unmatched": "drop",
+        "resamples": 100,
+        "seed": seed,
+    }
+    frame = pl.concat(sides)
+    metrics = [fe.mean("value"), fe.rate("ok")]
+    expected = frame.eval.compare(*metrics, **options)
+    result = frame.lazy().eval.run(memory=6e4).compare(*metrics, **options)
+    assert_frame_equal(result, expected, check_exact=True)
+
+
+def test_pairs_whose_sums_are_not_whole_are_refused() -> None:
+    lazy = PAIRED.lazy().eval.run(memory=5e5)
+    with pytest.raises(fe.EvalError, match=r"^compare: 'mean\(latency\)' resamples .* no whole"):
+        lazy.compare(fe.mean("latency"), **PAIRS, cluster="doc", method="bca")
+    with pytest.raises(fe.EvalError, match=r"'cohen_kappa' needs all examples in memory"):
+        lazy.compare(fe.cohen_kappa("label", "pred"), **PAIRS, method="permutation")

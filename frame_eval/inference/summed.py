@@ -36,7 +36,7 @@ from frame_eval.inference.resampled import Resampling, by_draws, by_wild
 from frame_eval.metrics.core import Array, Metric, Sums
 from frame_eval.table import COUNTED, Floats, Ints, Matched, Table
 
-METHODS = (*WITH_LIMITS, *BINARY, None)
+METHODS = (*WITH_LIMITS, *BINARY, *RESAMPLING, None)
 _BITS = 4  # of patterns that are worth a count of their own
 
 
@@ -254,7 +254,8 @@ def summed(
         binary = same & ~grouped & (share and alike)
         result = analysed(metric, joint, method, level, binary, counted)
         if method in RESAMPLING:
-            how = Resampling([side.table.unit for side in of], None, grouped, level, draws, scale)
+            units, strata = [side.table.unit for side in of], found.both.strata
+            how = Resampling(units, strata, grouped, level, draws, scale)
             result = by_draws(result, metric, of, method, how)
         elif method == "wild":
             result = by_wild(result, joint, grouped, draws)

@@ -177,16 +177,18 @@ def side_by_side(
     plain: MakePlain,
     missing: str,
     unmatched: str,
+    *,
+    drawn: bool = False,
 ) -> tuple[Reduced, list[tuple[tuple[int, int], list[Beside]]]] | None:
     """The sums over examples of pairs of systems, where examples are too many for the memory.
 
-    None where they are not.
+    None where they are not. Units that are to be ``drawn`` are told apart where they differ.
     """
     if is_resident(native):
         return None
     needed = _needed(native, metrics, slices, roles)
     prepared = prepare(scan(native, needed), metrics, slices, roles)
-    return beside.side_by_side(prepared, metrics, pairs_of, plain, missing, unmatched)
+    return beside.side_by_side(prepared, metrics, pairs_of, plain, missing, unmatched, drawn)
 
 
 def _needed(

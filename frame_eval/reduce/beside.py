@@ -25,9 +25,9 @@ from frame_eval.reduce.cellwise import (
 )
 from frame_eval.reduce.coded import Reduced, coded, renamed
 from frame_eval.reduce.coding import codes
-from frame_eval.reduce.kinds import pairs_in_kinds
+from frame_eval.reduce.kinds import pairs_in_equals, pairs_in_kinds
 from frame_eval.reduce.parts import in_parts
-from frame_eval.reduce.passes import MOST_BITS, as_few, domain_of, passes_of
+from frame_eval.reduce.passes import LEAST_BITS, MOST_BITS, as_few, domain_of, passes_of
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, keys_of
 from frame_eval.reduce.wide import (
@@ -76,6 +76,7 @@ class _Question:
     sets: Sequence[SliceSet]
     plain: MakePlain
     shape: tuple[int, int]
+    drawn: bool
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,12 @@ def side_by_side(
     plain: MakePlain,
     missing: str,
     unmatched: str,
+    drawn: bool,
 ) -> tuple[Reduced, list[tuple[tuple[int, int], list[Beside]]]] | None:
     """The sums over examples of pairs of systems, where examples are too many for the memory.
 
     None where they are not. Metrics over cells are made ``plain`` by their totals, and become one
-    or more.
+    or more. Units that are to be ``drawn`` are examples where there are no clusters.
     """
     examples = list(prepared.examples.values())
     # As many as would be asked for where they fit.
@@ -111,13 +113,18 @@ def side_by_side(
     systems = codes(domain, list(prepared.systems.values()))[1]
     named = renamed(systems, prepared.systems, prepared.dtypes)
     pairs = pairs_of(named)
-    _check_summable(prepared, metrics, missing)
+    _check_summable(prepared, metrics, missing, drawn)
+    # What comes back of an example is more than what it takes where it is put together.
+    width = 4 if drawn and not prepared.roles.cluster else 1
+    if drawn:
+        roles = replace(prepared.roles, cluster=prepared.roles.unit)
+        prepared = replace(prepared, roles=roles)
     sets = slice_sets(prepared, domain)
     shape = sets[-1].codes.stop, systems.height
-    asked = _Question(prepared, metrics, missing, unmatched, domain, sets, plain, shape)
+    asked = _Question(prepared, metrics, missing, unmatched, domain, sets, plain, shape, drawn)
     over_cells = [i for i, metric in enumerate(metrics) if metric.cells]
     whole = _totals(asked, over_cells)
-    passes = wide_passes(prepared, max(len(metrics), _AT_ONCE if over_cells else 1))
+    passes = wide_passes(prepared, max(len(metrics) * width, _AT_ONCE if over_cells else 1))
     apart = prepared.units if prepared.roles.cluster else prepared.examples
     found: list[tuple[tuple[int, int], list[Beside]]] = []
     with in_parts(prepared.frame, list(apart.values()), passes, len(pairs)) as parts:
@@ -132,13 +139,15 @@ def side_by_side(
     return replace(names, systems=named), found
 
 
-def _check_summable(prepared: Prepared, metrics: Sequence[Metric], missing: str) -> None:
+def _check_summable(
+    prepared: Prepared, metrics: Sequence[Metric], missing: str, drawn: bool
+) -> None:
     """Raise for what needs the single examples of a comparison at once."""
     rough = [
         metric.name
         for metric in metrics
         if metric.unit
-        or (metric.cells and needs_cells(metric, missing))
+        or (metric.cells and (drawn or needs_cells(metric, missing)))
         or (metric.quantile is not None and (prepared.weight is not None or prepared.strata))
     ]
     if rough or prepared.trials:
@@ -214,7 +223,8 @@ def _added(asked: _Question, asks: Sequence[_Ask], parts: Parts, pair: Pair) -> 
     without = replace(prepared, systems={}, units=prepared.units if clustered else {})
     doubled = [metric for metric in metrics for _ in range(2)]
     kinds: dict[int, list[Table]] = {i: [] for i in range(len(metrics))}
-    bits = MOST_BITS
+    fewer, bits = (pairs_in_equals, LEAST_BITS) if asked.drawn else (pairs_in_kinds, MOST_BITS)
+    told_by = "sums" if asked.drawn else "sizes"
     for found in queries if clustered else [of_patterns(queries)]:
         of = dict.fromkeys(found.places, found)
         tables = coded(without, doubled, of, by_example=False, domain=asked.domain).tables
@@ -224,6 +234,6 @@ def _added(asked: _Question, asks: Sequence[_Ask], parts: Parts, pair: Pair) -> 
             by = asks[i].by_cell
             kinds[i].append(table if by is None else table.take(by[1].of(table)))
         if clustered:
-            bits = as_few(kinds, lambda i, *of: pairs_in_kinds(metrics[i], *of), bits)
+            bits = as_few(kinds, lambda i, *of: fewer(metrics[i], *of), bits, told_by)
     weighted = prepared.weight is not None
     return [replace(table, weighted=weighted) for (table,) in kinds.values()]

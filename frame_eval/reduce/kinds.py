@@ -17,7 +17,7 @@ from frame_eval.errors import BeyondMemory
 from frame_eval.metrics.core import Metric, Sums
 from frame_eval.reduce.coding import codes
 from frame_eval.running import current
-from frame_eval.table import Floats, Ints, Table, apart, strata_of, whole_kinds
+from frame_eval.table import COUNTED, Floats, Ints, Table, apart, strata_of, whole_kinds
 
 _NONE = 1e-15  # of a correlation matrix: what rounding leaves of a direction without variance
 
@@ -70,6 +70,31 @@ def in_equals(metric: Metric, tables: Sequence[Table], _: int = 0) -> Table:
     width = 1 if metric.counts or metric.proportion is not None else len(found.names)
     each = found.sums[:, :width] / np.maximum(found.rows, 1)[:, None]
     return replace(_equal(metric, found, each), times=None)
+
+
+def pairs_in_equals(metric: Metric, tables: Sequence[Table], _: int = 0) -> Table:
+    """The units of two systems side by side, as :func:`in_equals` has those of one."""
+    found = _without_lonely(_side_by_side(tables))
+    counted = len(found.names) + len(metric.samples or ("n",))
+    each = np.hstack([found.sums, found.plain[:, :counted]])
+    return _equal(metric, found, each / np.asarray(found.times)[:, None])
+
+
+def _without_lonely(found: Table) -> Table:
+    """Units without an example of both systems, which are not drawn, made part of one that is.
+
+    What is counted of them by slice stays. Where none of a slice is drawn they are left.
+    """
+    drawn = found.plain[:, COUNTED.index("both") - len(COUNTED)] > 0
+    there = np.flatnonzero(drawn)
+    if not 0 < len(there) < len(drawn):
+        return found
+    host = np.searchsorted(found.slice[there], found.slice)
+    host = there[np.minimum(host, len(there) - 1)]
+    lonely = ~drawn & (found.slice[host] == found.slice)
+    place = np.where(lonely, host, np.arange(len(drawn)))
+    times = np.asarray(found.times)[place]
+    return replace(found, unit=found.unit[place], times=times).merged()
 
 
 def _equal(metric: Metric, found: Table, each: Floats) -> Table:

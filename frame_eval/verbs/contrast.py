@@ -210,7 +210,8 @@ def contrast(
     asked = [*metrics, *means_of_matched(metrics)]
     if paired and not whole and large:
         pairs_of = partial(_pairs, baseline=baseline)
-        apart = side_by_side(frame, asked, chosen, roles, pairs_of, _plain, missing, unmatched)
+        how = pairs_of, _plain, missing, unmatched
+        apart = side_by_side(frame, asked, chosen, roles, *how, drawn=alike)
         if apart is not None:
             return Contrasts(apart[0], paired, tuple(_of_large(asked, metrics, *apart, unmatched)))
     found = reduce(
