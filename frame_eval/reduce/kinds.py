@@ -2,7 +2,8 @@
 
 Such sums are of squares of what units add up to, times functions of their sizes. Units of equal
 sizes may therefore be replaced by as many with the same mean and covariance: some at the mean, and
-as many on either side of it in each direction in which they vary.
+as many on either side of it in each direction in which they vary. Where units are to be drawn, only
+equal ones are replaced, by one that stands for all of them.
 """
 
 from __future__ import annotations
