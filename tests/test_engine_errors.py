@@ -120,6 +120,14 @@ def test_an_expression_that_does_not_fit_duckdb_is_refused() -> None:
         fe.of(duckdb_of(FRAME)).summary(fe.rate("ok"), by=by)
 
 
+@pytest.mark.parametrize("kind", ["duckdb", "spark"])
+def test_halves_that_an_engine_rounds_otherwise_are_refused(kind) -> None:
+    by = fe.where(two=fe.col("x").round(0) == 2)
+    assert FRAME.eval.summary(fe.rate("ok"), by=by)["n"].item() == 100  # 2.5 to even
+    with pytest.raises(fe.ColumnError, match=r"can not evaluate round\(\) as Polars does"):
+        fe.of(IN_MEMORY[kind](FRAME)).summary(fe.rate("ok"), by=by)
+
+
 def test_a_weekday_that_spark_counts_otherwise_is_refused() -> None:
     days = FRAME.with_columns(day=pl.date(2026, 2, pl.col("ok") + 1))
     by = fe.where(sunday=fe.col("day").dt.weekday() == 7)

@@ -30,6 +30,8 @@ from frame_eval.reduce.groups import TooManyGroups, Total, totals_of
 _AT_ONCE = 8  # partitions of a Dask frame that are in memory together
 _FEW = 10_000  # rows that are done before streams of them are set up
 _EXACT = 2.0**53  # whole numbers from here on are not all floating point numbers
+# Halves are rounded to even by Polars alone, and narwhals makes Sunday 0 in Spark alone.
+_OTHERWISE = {"DuckDB": ("round",), "Spark": ("round", "dt.weekday")}
 _AS_WRITTEN = pl.QueryOptFlags.none()
 
 
@@ -122,10 +124,11 @@ class Scan:
     def _with_source(self, frame: nw.LazyFrame[Any], source: Any, name: str) -> nw.LazyFrame[Any]:
         if isinstance(source, nw.Expr):
             _check_names(source, self.schema)
-            if ".dt.weekday(" in str(source) and engine_name(self.native) == "Spark":
-                # narwhals makes Sunday 0 there, and 7 elsewhere.
+            engine, text = engine_name(self.native), str(source)
+            other = [method for method in _OTHERWISE.get(engine, ()) if f".{method}(" in text]
+            if other:
                 raise ColumnError(
-                    "Spark can not evaluate dt.weekday() as other engines do. "
+                    f"{engine} can not evaluate {other[0]}() as Polars does. "
                     "Make it a column of the frame first."
                 )
             try:
