@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 
-from frame_eval.inference.linear import Linear, scattered, ways_of
+from frame_eval.inference.linear import (
+    Linear,
+    combined,
+    gradients,
+    group_codes,
+    scattered,
+    ways_of,
+)
 from frame_eval.inference.variance import within_strata
-from frame_eval.table import Floats
+from frame_eval.table import Floats, Table
 
 _ALONE = 1 - 1e-9  # the largest share of a unit, as one that is alone has no error
 _FLAT = 1e-18  # of the largest variance: what varies by rounding alone
@@ -22,12 +30,17 @@ def influences_by_unit(found: Linear, units: int) -> tuple[Floats, Floats]:
     groups = len(found.estimate)
     at = found.unit * groups + found.group
     size = units * groups
+    of_influence, of_share = (scattered(at, values, size) for values in _influences(found))
+    return of_influence.reshape(units, groups), of_share.reshape(units, groups)
+
+
+def _influences(found: Linear) -> tuple[Floats, Floats]:
+    """Influences and shares, by the rows of the samples."""
     influence = np.sum([sample.influence for sample in found.samples], axis=0)
     share = np.mean([sample.share for sample in found.samples], axis=0)
     if found.strata is not None:
-        influence, share = within_strata(found), np.zeros_like(share)
-    of_influence, of_share = (scattered(at, values, size) for values in (influence, share))
-    return of_influence.reshape(units, groups), of_share.reshape(units, groups)
+        return within_strata(found), np.zeros_like(share)
+    return influence, share
 
 
 def most_units(members: Sequence[Linear]) -> int:
@@ -44,8 +57,13 @@ def inflation(share: Floats) -> Floats:
 def products(members: Sequence[Linear]) -> Floats:
     """The products of the influences of units on any two groups, inflated by leverage, summed.
 
-    The groups are those of some linearisations, clustered one way.
+    The groups are those of some linearisations, clustered one way. Units that stand for several are
+    of one group each, where nothing else is known of them.
     """
+    if members[0].together is not None:
+        return members[0].together
+    if any(found.times is not None for found in members):
+        return np.diag(np.concatenate([_squares(found) for found in members]))
     units = most_units(members)
     parts = []
     for found in members:
@@ -53,6 +71,26 @@ def products(members: Sequence[Linear]) -> Floats:
         parts.append(influence * np.sqrt(inflation(share)))
     inflated = np.hstack(parts)
     summed: Floats = inflated.T @ inflated
+    return summed
+
+
+def _squares(found: Linear) -> Floats:
+    """The squares of the influences of units that stand for several, inflated, by group."""
+    influence, share = _influences(found)
+    squares = influence**2 * inflation(share) / np.asarray(found.times)
+    return scattered(found.group, squares, len(found.estimate))
+
+
+def products_of(found: Linear, table: Table) -> Floats:
+    """The products of the influences of some units on any two groups, summed.
+
+    The table has the sums of these units; what they do to the estimates is linearised already.
+    """
+    group = group_codes(table, found.systems)
+    influence = combined(gradients(found.totals.metric, found.totals), group, table.sums)
+    shape = int(table.unit.max(initial=0)) + 1, len(found.estimate)
+    by_unit = scipy.sparse.csr_array((influence, (table.unit, group)), shape=shape)
+    summed: Floats = (by_unit.T @ by_unit).toarray()
     return summed
 
 

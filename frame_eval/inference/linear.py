@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from frame_eval.metrics.core import Array, Metric, Sums
-from frame_eval.table import Floats, Ints, Table
+from frame_eval.table import Floats, Ints, Numbers, Table
 
 _FEW = 1000  # values that are added up before their runs are found
 
@@ -45,7 +45,8 @@ class Linear:
     each a unit of their own. ``source`` is the table that all of it comes from, if there was one; a
     group is one of ``systems`` systems in a slice. ``strata`` are those of the rows of the samples;
     ``crossed`` is the same clustered one way, another, and both together. With ``times`` a row of
-    the samples stands for so many units that are alike.
+    the samples stands for so many units that are alike, and different ones in every group, unless
+    what these have in common is said by ``together``, the products of influences on any two groups.
     """
 
     estimate: Floats
@@ -65,12 +66,18 @@ class Linear:
     strata: Ints | None = None
     crossed: tuple[Linear, ...] | None = None
     times: Floats | None = None
+    together: Floats | None = None
 
     @property
     def table(self) -> Table:
         """The table that all of it comes from."""
         assert self.source is not None
         return self.source
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the joint law of groups is that of normal draws with their covariance."""
+        return self.crossed is not None or self.times is not None
 
 
 @dataclass(frozen=True)
@@ -124,13 +131,13 @@ def ways_of(found: Linear) -> tuple[Linear, ...]:
     return found.crossed or (found,)
 
 
-def put_strata(strata: Ints | None, place: Ints, size: int) -> Ints | None:
-    """The stratum of every row of new samples, which old ones are put at."""
-    if strata is None:
+def put_at(values: Numbers | None, place: Ints, size: int) -> Numbers | None:
+    """What the rows of new samples have, which is that of all old ones that are put there."""
+    if values is None:
         return None
-    found = np.zeros(size, np.int64)
-    found[place] = strata
-    return found
+    found: Any = np.zeros(size, values.dtype)
+    found[place] = values
+    return found  # type: ignore[no-any-return]  # of the type of the values
 
 
 def spread(values: Floats, place: Ints) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from frame_eval.inference.linear import Linear, Sample, put_strata, scattered
+from frame_eval.inference.linear import Linear, Sample, put_at, scattered
 from frame_eval.table import Floats, Ints
 
 
@@ -14,13 +14,14 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
     """Groups averaged with known shares, as a linearisation of its own.
 
     Group j counts with ``share[j]`` for the mix ``into[j]`` (-1: for none). Clusters that have rows
-    in several groups keep their covariance.
+    in several groups keep their covariance, but not those of ``times``.
     """
     chosen = np.flatnonzero(into >= 0)
     value = np.zeros(mixes)
     np.add.at(value, into[chosen], share[chosen] * found.estimate[chosen])
     rows = np.flatnonzero(into[found.group] >= 0)
     strata = None if found.strata is None else found.strata[rows]
+    times = None if found.times is None else found.times[rows]
     of_row, weight = into[found.group[rows]], share[found.group[rows]]
     if found.singles:
         order = np.argsort(of_row, kind="stable")
@@ -31,6 +32,9 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
         size = int(found.unit.max(initial=0)) + 1
         key, place = np.unique(of_row * size + found.unit[rows], return_inverse=True)
         group, unit = key // size, key % size
+
+    times = put_at(times, place, len(group))
+    several = 1.0 if times is None else times
 
     def put(values: Floats) -> Floats:
         return scattered(place, values, len(group))
@@ -57,10 +61,10 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
         samples.append(
             Sample(
                 influence,
-                squares if found.singles else influence**2,
+                squares if found.singles else influence**2 / several,
                 leverage,
                 np.ones(len(group)) if found.singles else put(sample.size[rows]),
-                count if found.singles else np.minimum(count, 1.0),
+                count if found.singles else np.minimum(count, several),
                 within,
                 put(rows_in * each) / np.maximum(put(rows_in), np.finfo(float).tiny),
             )
@@ -84,7 +88,8 @@ def mixed(found: Linear, into: Ints, share: Floats, mixes: int) -> Linear:
         group=group,
         unit=unit,
         samples=tuple(samples),
-        strata=put_strata(strata, place, len(group)),
+        strata=put_at(strata, place, len(group)),
+        times=times,
         crossed=ways or None,
         source=None,
     )

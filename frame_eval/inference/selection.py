@@ -19,7 +19,7 @@ from frame_eval.inference.linear import (
     Sample,
     crossed,
     linear,
-    put_strata,
+    put_at,
     scattered,
     ways_of,
 )
@@ -82,6 +82,7 @@ def chosen_groups(found: Linear, groups: Ints) -> Linear:
         samples=samples,
         totals=totals,
         strata=None if found.strata is None else found.strata[rows],
+        times=None if found.times is None else found.times[rows],
         crossed=tuple(chosen_groups(way, groups) for way in found.crossed or ()) or None,
     )
 
@@ -166,7 +167,8 @@ def _two_samples(found: Linear) -> Linear:
         group=group,
         unit=unit,
         samples=samples,
-        strata=put_strata(found.strata, place, len(group)),
+        strata=put_at(found.strata, place, len(group)),
+        times=put_at(found.times, place, len(group)),
     )
 
 
@@ -241,8 +243,8 @@ def all_differences(
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """All pairs of groups, with simultaneous limits of the first less the second.
 
-    With clusters the family is that of signs on the joint influences, with crossed ones of normal
-    draws with their covariance, else of independent normal groups.
+    With clusters the family is that of signs on the joint influences, with crossed or very many
+    ones of normal draws with their covariance, else of independent normal groups.
     """
     groups = len(found.estimate)
     first, second = np.triu_indices(groups, 1)
@@ -264,7 +266,7 @@ def all_differences(
 
 def _of_pairs(found: Linear, variance: Variance, df: Floats, draws: Draws) -> Family:
     """The family of the differences of all pairs of groups, which have these degrees of freedom."""
-    if found.crossed is not None:
+    if found.drawn:
         together = covariance([found], variance.value)
         return drawn_family(together, variance.df, draws, differences=True)
     influence, share = influences_by_unit(found, most_units([found]))

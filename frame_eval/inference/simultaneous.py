@@ -24,7 +24,7 @@ from frame_eval.inference.resample import Draws, coins
 from frame_eval.inference.variance import cr2
 from frame_eval.table import Floats, Ints
 
-_MOST_DRAWN = 200  # estimates whose joint law is drawn
+MOST_DRAWN = 200  # estimates whose joint law is drawn
 _MOST_UNITS = 100  # that a covariance is drawn from: more hardly vary
 _AT_ONCE = 2**20  # influences of pairs that are held at once
 _FEW = 250  # pairs that are all studentised
@@ -36,11 +36,12 @@ class Family:
     """How small the smallest p-value of a family is by chance.
 
     ``confidence`` holds, for every draw, one minus the smallest p-value, ascending; or, for
-    ``members`` that are independent, nothing.
+    ``members`` that are independent, nothing. ``normal`` draws are those with a covariance.
     """
 
     members: int
     confidence: Floats | None = None
+    normal: bool = False
 
     def level(self, level: float) -> float:
         """The level at which pointwise intervals all hold together with the given one."""
@@ -68,7 +69,8 @@ def family_of(members: Sequence[Linear], draws: Draws, *, clustered: bool) -> Fa
     in Romano and Wolf 2005); t-statistics of different degrees of freedom are compared by their
     p-values. Independent units in disjoint groups make independent members (Sidak 1967), which is
     cautious where groups overlap. No signs give the errors of crossed clusters, of which what both
-    ways have in common is taken off: the law of the largest t is drawn from their covariance.
+    ways have in common is taken off: the law of the largest t is drawn from their covariance, as it
+    is where units are too many to put a sign on each.
     """
     count = sum(int(np.isfinite(found.estimate).sum()) for found in members)
     if not clustered:
@@ -76,7 +78,7 @@ def family_of(members: Sequence[Linear], draws: Draws, *, clustered: bool) -> Fa
     # Metrics without errors have no samples, and no intervals to hold.
     usable = [found for found in members if found.samples]
     df = [cr2(found).df for found in usable]
-    if any(found.crossed is not None for found in usable):
+    if any(found.drawn for found in usable):
         every = np.concatenate(df)
         return drawn_family(covariance(usable, np.ones(len(every))), every, draws)
     units = most_units(members)
@@ -284,7 +286,7 @@ def drawn_family(
     usable = np.flatnonzero(np.isfinite(df))
     size = len(usable)
     members = size * (size - 1) // 2 if differences else size
-    if not 1 < size <= _MOST_DRAWN:
+    if not 1 < size <= MOST_DRAWN:
         return Family(members)
     kept = covariance[np.ix_(usable, usable)]
     apart = np.add.outer(np.diag(kept), np.diag(kept))
@@ -306,4 +308,4 @@ def drawn_family(
         return confidence
 
     width = (1 + units) * size + differences * size**2
-    return Family(members, np.sort(np.concatenate(draws.blocks(largest, width))))
+    return Family(members, np.sort(np.concatenate(draws.blocks(largest, width))), normal=True)

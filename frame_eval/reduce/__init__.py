@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from frame_eval.reduce.failures import asked, is_resident
 from frame_eval.reduce.groups import TooManyGroups
 from frame_eval.reduce.matched import can_match, matched
 from frame_eval.reduce.ordered import Scored, scored
-from frame_eval.reduce.passes import in_passes, passes_needed, too_long
+from frame_eval.reduce.passes import each_pass, in_passes, passes_needed, too_long
 from frame_eval.reduce.prepare import Prepared, Roles, check_columns, prepare
 from frame_eval.reduce.query import Query, layouts, query
 from frame_eval.reduce.trials import averaged
@@ -53,6 +53,7 @@ __all__ = [
     "require",
     "result_frame",
     "side_by_side",
+    "unit_by_unit",
 ]
 
 
@@ -68,6 +69,7 @@ def reduce(
     alike: bool = False,
     tabled: bool = False,
     apart: bool = False,
+    once: bool = False,
     clustered: bool = False,
 ) -> Reduced:
     """Group the rows by slice, system, unit and cell, and sum what the metrics ask for.
@@ -77,8 +79,8 @@ def reduce(
     metrics have a table, also those whose cells could be put in order without one; ordered cells
     have one too where their rows are too many for the memory. With ``apart`` nobody asks which
     units of two slices are the same: units that are too many then become kinds of units, those that
-    are to be drawn of equal ones. With ``clustered`` examples that can be are matched, to be added
-    up by cluster.
+    are to be drawn of equal ones. With ``once`` they do, if each is in one slice of a system. With
+    ``clustered`` examples that can be are matched, to be added up by cluster.
     """
     drawn, alike = alike, alike and not roles.unit
     rows = scan(native, _needed(native, metrics, slices, roles))
@@ -90,7 +92,7 @@ def reduce(
     checked = roles.example and (roles.trial or not by_example)
     with averaged(prepared, metrics) if checked else nullcontext(prepared) as even:
         queries, grouped = _in_layouts(prepared, even, metrics, missing, alike, whole)
-        asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart)
+        asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart or once)
         # Sums of clusters are asked for until they are too many, other groups are counted first.
         bounded = not prepared.resident and bool(roles.unit) and not by_example
         counted = [
@@ -106,7 +108,7 @@ def reduce(
         except TooManyGroups:
             passes = max(asked(base, chosen, least=2) for base, chosen in grouped)
         if passes > 1:
-            how = {"alike": alike, "drawn": drawn}
+            how = {"alike": alike, "drawn": drawn, "once": once}
             return in_passes(prepared, metrics, queries, grouped, missing, moments, passes, **how)
         plain = queries[0]  # that of all metrics, if they can be matched
         if clustered and isinstance(plain, Query) and can_match(prepared, metrics, missing):
@@ -116,6 +118,24 @@ def reduce(
         return coded(prepared, metrics, queries, by_example)
 
 
+def unit_by_unit(
+    native: Any, metrics: Sequence[Metric], slices: Slices, roles: Roles, missing: str
+) -> Iterator[list[Table]]:
+    """The sums of units that are too many for the memory, a table per metric for some of them.
+
+    The codes of slices and systems are those that :func:`reduce` gives.
+    """
+    rows = scan(native, _needed(native, metrics, slices, roles))
+    prepared = prepare(rows, metrics, slices, roles)
+    with averaged(prepared, metrics) if roles.example else nullcontext(prepared) as even:
+        _, grouped = _in_layouts(prepared, even, metrics, missing, alike=False, whole=True)
+        asked = partial(passes_needed, by_example=False, alike=False, apart=True, least=2)
+        passes = max(asked(*one) for one in grouped)
+        large = [(base, chosen, list(base.units.values())) for base, chosen in grouped]
+        for some in each_pass(prepared, metrics, {}, large, missing, False, passes):
+            yield some.tables
+
+
 def at_second_look(
     native: Any,
     metrics: Sequence[Metric],
@@ -123,6 +143,7 @@ def at_second_look(
     roles: Roles,
     plain: Callable[[Metric, int, Table, tuple[int, int]], Sequence[ByCell]],
     missing: str,
+    once: bool,
 ) -> tuple[Reduced, list[tuple[int, Any, Any]]] | None:
     """The sums of units, where those of metrics over cells are too many for the memory.
 
@@ -138,7 +159,7 @@ def at_second_look(
     if not (prepared.is_polars and prepared.units):
         return None
     with averaged(prepared, metrics) if roles.example else nullcontext(prepared) as even:
-        return in_units(prepared, even, metrics, plain, missing)
+        return in_units(prepared, even, metrics, plain, missing, once)
 
 
 def _in_layouts(

@@ -224,6 +224,7 @@ def in_units(
     metrics: Sequence[Metric],
     plain: Callable[[Metric, int, Table, tuple[int, int]], Sequence[ByCell]],
     missing: str,
+    once: bool,
 ) -> tuple[Reduced, list[tuple[int, Any, Any]]]:
     """The sums of units of all metrics, those over cells made ``plain`` by their totals.
 
@@ -250,7 +251,7 @@ def in_units(
         asked += [one.metric for _, one in made]
         grouped.append((rows, {first + k: one.metric for k, (_, one) in enumerate(made)}))
     passes = max(passes_needed(*one, by_example=False, alike=False, apart=True) for one in grouped)
-    found = in_passes(prepared, asked, {}, grouped, missing, True, passes)
+    found = in_passes(prepared, asked, {}, grouped, missing, True, passes, once=once)
     tables = list(found.tables[: len(others)])
     for k in range(len(made)):
         of_sets = found.tables[len(others) + k :: len(made)]

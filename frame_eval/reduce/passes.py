@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
 from frame_eval.errors import BeyondMemory
@@ -19,7 +20,7 @@ from frame_eval.reduce.parts import distinct_count, in_parts
 from frame_eval.reduce.prepare import Prepared
 from frame_eval.reduce.query import Query, cells_of, keys_of, query, values_of
 from frame_eval.running import KEY, SUM, current, most_groups, shown
-from frame_eval.table import Table
+from frame_eval.table import Table, packed
 
 MOST_BITS, LEAST_BITS = 10, 6  # of denominators of units that are one kind
 
@@ -121,13 +122,14 @@ def in_passes(
     *,
     alike: bool = False,
     drawn: bool = False,
+    once: bool = False,
 ) -> Reduced:
     """The kinds of units of metrics that are ``grouped``, beside those that have ``queries``.
 
     Each pass over the rows sees some of the units. Units that are to be ``drawn`` are of a kind
-    where they are equal; rows that are units, with ``alike``, where they have equal sums.
+    where they are equal; rows that are units, with ``alike``, where they have equal sums. With
+    ``once`` raise where a unit is in several slices of a system.
     """
-    domain = domain_of(prepared)
     whole, large = dict(queries), []
     for base, chosen in grouped:
         first = next(iter(chosen.values()))
@@ -141,6 +143,34 @@ def in_passes(
     fewer, bits = (in_equals, LEAST_BITS) if drawn else (in_kinds, MOST_BITS)
     told_by = "sums" if drawn else "sizes"
     reduced: Reduced | None = None
+    how = missing, moments, passes
+    for reduced in each_pass(prepared, metrics, whole, large, *how, alike=alike):
+        for i, tables in kinds.items():
+            if once:
+                _check_once(reduced.tables[i], passes)
+            tables.append(reduced.tables[i])
+        bits = as_few(kinds, lambda i, *of: fewer(metrics[i], *of), bits, told_by)
+    assert reduced is not None
+    tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
+    return replace(reduced, tables=tables)
+
+
+def each_pass(
+    prepared: Prepared,
+    metrics: Sequence[Metric],
+    whole: Mapping[int, Query | Cells],
+    large: Sequence[tuple[Prepared, Mapping[int, Metric], Sequence[str]]],
+    missing: str,
+    moments: bool,
+    passes: int,
+    *,
+    alike: bool = False,
+) -> Iterator[Reduced]:
+    """The sums of some units after the other, with the same codes of slices and systems.
+
+    Metrics that are ``large`` come with the columns that tell their units apart.
+    """
+    domain = domain_of(prepared)
     with ExitStack() as opened:
         parts = [opened.enter_context(in_parts(base.frame, by, passes)) for base, _, by in large]
         for rows_of in shown(list(zip(*parts, strict=True)), "sums of units"):
@@ -148,13 +178,20 @@ def in_passes(
             for rows, (base, chosen, _) in zip(rows_of, large, strict=True):
                 some = query(base, chosen, missing, moments, False, alike, rows=rows)
                 found.update(dict.fromkeys(chosen, some))
-            reduced = coded(prepared, metrics, found, by_example=False, domain=domain)
-            for i, tables in kinds.items():
-                tables.append(reduced.tables[i])
-            bits = as_few(kinds, lambda i, *of: fewer(metrics[i], *of), bits, told_by)
-    assert reduced is not None
-    tables = [kinds[i][0] if i in kinds else table for i, table in enumerate(reduced.tables)]
-    return replace(reduced, tables=tables)
+            yield coded(prepared, metrics, found, by_example=False, domain=domain)
+
+
+def _check_once(table: Table, passes: int) -> None:
+    """Raise where a unit has rows in several slices of a system."""
+    unit = packed((table.system, table.unit))
+    several = 0 if table.singles else len(unit) - len(np.unique(unit))
+    if several:
+        raise BeyondMemory(
+            f"at least {several} clusters are in several slices, so that these vary together: the "
+            f"sums of all clusters and slices take about {passes} times "
+            f"memory={current().memory:g} bytes: give more with frame.eval.run(memory=), or name "
+            "coarser clusters, or slice by what is the same in a cluster"
+        )
 
 
 def as_few(

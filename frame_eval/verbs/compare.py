@@ -170,8 +170,8 @@ def compare(
         if drawn or method is None or family is not None:
             raise EvalError("simultaneous=True goes with analytic methods, and without family=")
         families = found.families(draws)
-        levels = {at: one.level(check_level(level)) for at, one in families.items()}
-        rows = found.table(method, level, draws=draws, levels=levels, margin=margin)
+        check_level(level)
+        rows = found.table(method, level, draws=draws, families=families, margin=margin)
         adjusted = _simultaneous(rows, families, [metric.name for metric in metrics])
     else:
         rows = found.table(method, check_level(level), draws=draws, margin=margin)

@@ -122,17 +122,17 @@ class Contrasts:
         level: float,
         scale: float = 1.0,
         draws: Draws = DRAWS,
-        levels: Mapping[int, float] | None = None,
+        families: Mapping[int, Family] | None = None,
         margin: float | None = None,
     ) -> pl.DataFrame:
         """The result frame; with ``scale``, of the system minus that much of the baseline.
 
-        ``levels`` are higher ones by the position of the metric.
+        Intervals hold at once for the ``families`` of metrics, which are named by their position.
         """
         blocks = []
         for one in self.contrasts:
             make = partial(self._result, one, method, scale, draws)
-            result = at_level(make, level, None if levels is None else levels[one.position])
+            result = at_level(make, level, None if families is None else families[one.position])
             blocks.append(_block(one, result, level, margin))
         return _assembled(blocks, self.found, level if method is not None else None)
 

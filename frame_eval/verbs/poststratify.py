@@ -114,7 +114,7 @@ def poststratify(
     -----
     Post-stratification: Holt and Smith (1979). Errors are CR2 of the weighted influences, with the
     covariance of clusters that have rows in several slices; a slice that is all alike adds none,
-    which ``note`` says.
+    which ``note`` says. More clusters than memory holds have to be in one slice each (of a system).
 
     Examples
     --------
@@ -208,8 +208,10 @@ def _is_share(given: object) -> bool:
 def _summaries(asked: _Question) -> pl.DataFrame:
     """Every metric of every system, re-weighted."""
     frame, metrics, level = asked.frame, asked.metrics, asked.level
-    found = measure_ways(frame, metrics, asked.chosen, asked.ways, asked.missing)
-    raw = measure(frame, metrics, Slices(), asked.ways[0], asked.missing, moments=False)
+    once = len(asked.ways) == 1
+    found = measure_ways(frame, metrics, asked.chosen, asked.ways, asked.missing, once=once)
+    how = {"moments": False, "apart": True}
+    raw = measure(frame, metrics, Slices(), asked.ways[0], asked.missing, **how)
     count, systems = found.found.shape
     share = np.repeat(asked.mix(found.found.slices), systems)
     into = np.where(share > 0, np.tile(np.arange(systems), count), -1)

@@ -11,6 +11,7 @@ import polars as pl
 
 from frame_eval.inference.difference import Difference
 from frame_eval.inference.intervals import Intervals
+from frame_eval.inference.simultaneous import Family
 
 Made = TypeVar("Made", Intervals, Difference)
 TEXTS = ("metric", "rule", "method", "note")
@@ -69,21 +70,23 @@ def with_keys(rows: pl.DataFrame, *keys: tuple[pl.DataFrame, Any]) -> pl.DataFra
     return pl.DataFrame([*front, *rows.iter_columns()])
 
 
-def at_level(make: Callable[[float], Made], level: float, higher: float | None) -> Made:
-    """Intervals at a level; or at a higher one, at which they hold all at once.
+def at_level(make: Callable[[float], Made], level: float, family: Family | None) -> Made:
+    """Intervals at a level; or at a higher one, at which those of a family hold all at once.
 
     Where there is none, as signs on few clusters leave no error, the limits are null.
     """
-    if higher is None:
+    if family is None:
         return make(level)
+    higher = family.level(level)
     none = higher >= 1
     made = make(level if none else higher)
-    method = np.array([text and f"{text}, simultaneous" for text in made.method], object)
+    how = "simultaneous by normal draws" if family.normal else "simultaneous"
+    method = np.array([text and f"{text}, {how}" for text in made.method], object)
     if not none:
         return replace(made, method=method)
     note = [
-        "; ".join(filter(None, (said, how and _NO_LEVEL)))
-        for said, how in zip(made.note, method, strict=True)
+        "; ".join(filter(None, (said, text and _NO_LEVEL)))
+        for said, text in zip(made.note, method, strict=True)
     ]
     nothing = np.full(len(note), np.nan)
     return replace(made, low=nothing, high=nothing, method=method, note=np.array(note, object))

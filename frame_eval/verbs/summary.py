@@ -14,6 +14,7 @@ from frame_eval.columns import Columns, Source
 from frame_eval.errors import BeyondMemory, EvalError, check_option, listing
 from frame_eval.evaluation import verb
 from frame_eval.inference import bootstrap
+from frame_eval.inference.covariance import products_of
 from frame_eval.inference.details import DETAILS
 from frame_eval.inference.details import details as details_of
 from frame_eval.inference.intervals import INTERVALS, Interval, Intervals, choose, intervals
@@ -21,10 +22,18 @@ from frame_eval.inference.linear import Linear, crossed, linear
 from frame_eval.inference.plainly import Plain, plainly
 from frame_eval.inference.ranked import ranked
 from frame_eval.inference.resample import DRAWS, Draws
-from frame_eval.inference.simultaneous import family_of
+from frame_eval.inference.simultaneous import MOST_DRAWN, Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.metrics.roc import in_bins
-from frame_eval.reduce import Ranked, Reduced, Roles, Table, at_second_look, reduce
+from frame_eval.reduce import (
+    Ranked,
+    Reduced,
+    Roles,
+    Table,
+    at_second_look,
+    reduce,
+    unit_by_unit,
+)
 from frame_eval.running import current
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices
 from frame_eval.verbs.results import at_level, joined, with_keys
@@ -111,7 +120,9 @@ def summary(
         Null or NaN among a metric's inputs: ``"raise"``, ``"drop"`` (and count), or ``"worst"``
         (counts as the metric's worst value).
     simultaneous
-        Whether the intervals of a metric hold for all its slices and systems at once.
+        Whether the intervals of a metric hold for all its slices and systems at once: by signs on
+        clusters, or, of more clusters than memory holds, by normal draws with the covariance of
+        slices (Sidak above 200), which agree but for the error of the draws. ``method`` says which.
     details
         Whether to lay clusters open, in columns ``design_effect``, ``icc``, ``n_effective``,
         ``df`` and ``cluster_mean`` (the mean over clusters of each cluster's own value, beside the
@@ -169,12 +180,14 @@ def summary(
     if len(roles) > 1 and (drawn or details):
         raise EvalError("crossed clusters go with analytic intervals, and without details")
     moments = details or (interval is not None and not drawn)
-    apart = not (simultaneous or details or len(roles) > 1)
+    apart = not (details or len(roles) > 1 or (simultaneous and strata is not None))
     how = {"moments": moments, "alike": drawn, "tabled": details, "apart": apart}
+    how["joint"] = simultaneous
     found = measure_ways(frame, metrics, chosen, roles, missing, **how)
     draws = check_draws(resamples, seed)
-    levels = found.simultaneous(check_level(level), draws) if simultaneous else None
-    return found.table(interval, check_level(level), draws=draws, levels=levels, laid_open=details)
+    check_level(level)
+    families = found.families(draws) if simultaneous else None
+    return found.table(interval, level, draws=draws, families=families, laid_open=details)
 
 
 @dataclass(frozen=True)
@@ -208,15 +221,15 @@ class Measured:
         *,
         keep_empty: bool = False,
         draws: Draws = DRAWS,
-        levels: Mapping[int, float] | None = None,
+        families: Mapping[int, Family] | None = None,
         laid_open: bool = False,
     ) -> pl.DataFrame:
-        """The result frame, with intervals at a level; ``levels`` are higher ones by metric."""
+        """The result frame, with intervals at a level; at once for the ``families`` of metrics."""
         keep = keep_empty or self.keep_empty
         blocks = []
         for one in self.metrics:
             make = partial(self._intervals, one, interval, draws)
-            made = at_level(make, level, None if levels is None else levels[one.position])
+            made = at_level(make, level, None if families is None else families[one.position])
             shown = level if interval is not None else np.nan
             blocks.append(_block(one, made, shown, keep, laid_open=laid_open))
         rows = joined(blocks, WHOLE, order=("__fe_group", "__fe_metric"))
@@ -239,16 +252,16 @@ class Measured:
         ]
         return replace(self, metrics=tuple(entries))
 
-    def simultaneous(self, level: float, draws: Draws) -> dict[int, float]:
-        """The level of each metric (by position) at which its intervals hold all at once."""
+    def families(self, draws: Draws) -> dict[int, Family]:
+        """The family of each metric (by position): all its slices and systems."""
         members: dict[int, list[Linear]] = {}
         for one in self.metrics:
             members.setdefault(one.position, []).append(one.linear)
-        levels = {}
+        families = {}
         for position, found in members.items():
             clustered = self.clustered and any((f.clusters < f.n).any() for f in found)
-            levels[position] = family_of(found, draws, clustered=clustered).level(level)
-        return levels
+            families[position] = family_of(found, draws, clustered=clustered)
+        return families
 
 
 def measure(
@@ -262,8 +275,10 @@ def measure(
     alike: bool = False,
     tabled: bool = False,
     apart: bool = False,
+    once: bool = False,
+    joint: bool = False,
 ) -> Measured:
-    """The metrics of a frame, ready for intervals at any level."""
+    """The metrics of a frame, ready for intervals at any level; with ``joint`` for all at once."""
     check_option("missing", missing, ("raise", "drop", "worst"))
     check_names((*chosen.shown, *roles.system), COLUMNS)
     metrics = [in_bins(metric, current().score_bins) for metric in metrics]
@@ -278,12 +293,13 @@ def measure(
             alike=alike,
             tabled=tabled or alike,
             apart=apart,
+            once=once,
         )
     except BeyondMemory:
         # The sums of units by cell may be too many where plain sums of units are not.
-        if alike or not apart:
+        if alike or tabled or joint or not (apart or once):
             raise
-        again = at_second_look(frame, metrics, chosen, roles, _plain, missing)
+        again = at_second_look(frame, metrics, chosen, roles, _plain, missing, once)
         if again is None:
             raise
         return _by_cell(metrics, *again, roles, chosen)
@@ -291,7 +307,30 @@ def measure(
         Entry(position, metric, label, _estimated(metric, table, found.shape, moments))
         for position, (metric, label, table) in enumerate(per_class(metrics, found.tables))
     )
+    if joint:
+        linearised = _together(linearised, partial(unit_by_unit, frame), chosen, roles, missing)
     return Measured(found, linearised, bool(roles.unit), bool(chosen.conditions))
+
+
+def _together(
+    entries: tuple[Entry, ...], units: Any, chosen: Slices, roles: Roles, missing: Missing
+) -> tuple[Entry, ...]:
+    """The same, with what groups have in common where units are many, at a second look at them."""
+    many = [
+        one
+        for one in entries
+        if one.linear.times is not None and len(one.linear.estimate) <= MOST_DRAWN
+    ]
+    if not many:
+        return entries
+    summed = {one.position: np.zeros([len(one.linear.estimate)] * 2) for one in many}
+    for tables in units([one.metric for one in many], chosen, roles, missing):
+        for one, table in zip(many, tables, strict=True):
+            summed[one.position] += products_of(one.linear, table)
+    return tuple(
+        replace(one, linear=replace(one.linear, together=summed.get(one.position)))
+        for one in entries
+    )
 
 
 def _plain(metric: Metric, position: int, whole: Table, shape: tuple[int, int]) -> list[Plain]:

@@ -24,7 +24,7 @@ from frame_eval.inference.selection import (
     partially_pooled,
     usual_variance,
 )
-from frame_eval.inference.simultaneous import family_of
+from frame_eval.inference.simultaneous import Family, family_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import By, Crossed, cluster_ways, slices
@@ -150,6 +150,11 @@ def worst(
     limits of pooled estimates take variances as known, and hold for fewer slices than they say
     where few clusters, such as six raters, differ much.
 
+    More clusters than memory holds have to be in one slice each (of a system), and slices to be of
+    columns. The largest t is then drawn from the normal law too, which for very many clusters is
+    that of signs: limits and ranks agree with theirs but for the error of the draws, and ``method``
+    says so.
+
     Examples
     --------
     >>> import frame_eval as fe, polars as pl
@@ -183,7 +188,8 @@ def worst(
     check_names((*chosen.shown, *ways[0].system), COLUMNS)
     if chosen.stacked:
         chosen = slices(by, overall=True)
-    found = measure_ways(frame, [metric], chosen, ways, missing, tabled=True)
+    once = len(ways) == 1 and not chosen.stacked
+    found = measure_ways(frame, [metric], chosen, ways, missing, tabled=True, once=once)
     whole = None
     if chosen.stacked:
         whole = int(chosen.is_whole(found.found.slices).argmax())
@@ -245,8 +251,8 @@ class _Worst:
         """The slices that are large enough, worst first."""
         one = chosen_groups(self.entry.linear, groups)
         clustered = self.found.clustered and bool((one.clusters < one.n).any())
-        level = family_of([one], self.draws, clustered=clustered).level(self.level)
-        block = self._shown(groups, level)
+        family = family_of([one], self.draws, clustered=clustered)
+        block = self._shown(groups, family)
         against = against_rest(
             self.metric, self._tables(groups, system), clustered=clustered, sign=self.sign
         )
@@ -278,15 +284,15 @@ class _Worst:
         nothing = np.full(len(groups), np.nan)
         return {**block, **dict.fromkeys(JUDGED, nothing)}
 
-    def _shown(self, groups: Ints, higher: float | None = None) -> dict[str, Any]:
-        """The columns of ``summary`` for some groups."""
+    def _shown(self, groups: Ints, family: Family | None = None) -> dict[str, Any]:
+        """The columns of ``summary`` for some groups, which are a family if they are judged."""
         found = chosen_groups(self.entry.linear, groups)
 
         def make(level: float) -> Intervals:
             how = self.interval, level, self.found.clustered, self.draws
             return intervals(self.metric, found, *how)
 
-        made = at_level(make, self.level, higher)
+        made = at_level(make, self.level, family)
         return {
             "__fe_group": groups,
             "metric": np.full(len(groups), self.metric.name, object),
