@@ -16,7 +16,7 @@ from frame_eval.inference.covariance import influences_by_unit, most_units
 from frame_eval.reduce import Roles, passes
 from frame_eval.running import Run, running
 from frame_eval.slices import slices
-from frame_eval.verbs.summary import measure
+from frame_eval.verbs.measured import measure
 
 READ_IN_PARTS = ["polars-lazy", "arrow-dataset", "duckdb", "spark", "dask"]
 RNG = np.random.default_rng(3)

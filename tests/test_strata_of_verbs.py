@@ -10,7 +10,8 @@ import frame_eval as fe
 from frame_eval.inference.covariance import influences_by_unit
 from frame_eval.inference.variance import stratified
 from frame_eval.reduce import Roles
-from frame_eval.verbs.summary import measure, slices
+from frame_eval.slices import slices
+from frame_eval.verbs.measured import measure
 
 RNG = np.random.default_rng(4)
 N, DOCS = 480, 60

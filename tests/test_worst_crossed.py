@@ -16,7 +16,7 @@ from frame_eval.inference.simultaneous import drawn_family
 from frame_eval.inference.variance import cr2
 from frame_eval.reduce import Roles
 from frame_eval.slices import cluster_ways, slices
-from frame_eval.verbs.summary import measure_ways
+from frame_eval.verbs.measured import measure_ways
 
 ITEMS, RATERS, EACH = 60, 12, 5
 WAYS = fe.crossed("item", "rater")

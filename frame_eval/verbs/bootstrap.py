@@ -16,8 +16,9 @@ from frame_eval.inference.urns import kinds_of
 from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import By, slices
+from frame_eval.verbs.measured import measure
+from frame_eval.verbs.options import Missing, check_draws, check_metrics, check_names
 from frame_eval.verbs.results import joined, with_keys
-from frame_eval.verbs.summary import Missing, check_draws, check_metrics, check_names, measure
 
 COLUMNS = ("class", "metric", "replicate", "resampled", "estimate")
 

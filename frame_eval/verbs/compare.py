@@ -23,7 +23,7 @@ from frame_eval.reduce import Roles, codes
 from frame_eval.slices import By, Crossed, cluster_ways, names, slices
 from frame_eval.verbs.contrast import COLUMNS, contrast
 from frame_eval.verbs.matching import Unmatched
-from frame_eval.verbs.summary import Missing, check_draws, check_level, check_metrics
+from frame_eval.verbs.options import Missing, check_draws, check_level, check_metrics
 
 
 @verb

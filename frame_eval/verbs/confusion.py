@@ -19,8 +19,8 @@ from frame_eval.metrics.means import rate
 from frame_eval.reduce import Reduced, Roles, Table, reduce
 from frame_eval.slices import By, Crossed, cluster_ways, slices
 from frame_eval.table import packed
+from frame_eval.verbs.options import check_level, check_names, check_ways
 from frame_eval.verbs.results import with_keys
-from frame_eval.verbs.summary import check_level, check_names, check_ways
 
 Normalize: TypeAlias = Literal["truth", "pred", "all"] | None
 COLUMNS = (

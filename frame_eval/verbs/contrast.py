@@ -40,15 +40,9 @@ from frame_eval.verbs.matching import (
     only_input,
     rows_by_slice,
 )
+from frame_eval.verbs.measured import notes_of, of_one_class, per_class
+from frame_eval.verbs.options import Missing, check_names, check_ways
 from frame_eval.verbs.results import at_level, joined, with_keys
-from frame_eval.verbs.summary import (
-    Missing,
-    check_names,
-    check_ways,
-    notes_of,
-    of_one_class,
-    per_class,
-)
 
 COLUMNS = (
     "class",

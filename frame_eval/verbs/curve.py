@@ -19,8 +19,8 @@ from frame_eval.metrics.core import Metric, Sums
 from frame_eval.metrics.scores import sides
 from frame_eval.reduce import Reduced, Roles, Table, reduce
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices
+from frame_eval.verbs.options import check_level, check_names, check_ways
 from frame_eval.verbs.results import with_keys
-from frame_eval.verbs.summary import check_level, check_names, check_ways
 
 Kind: TypeAlias = Literal[
     "roc", "pr", "det", "threshold", "gain", "risk_coverage", "abstention", "reliability"

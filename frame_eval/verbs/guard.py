@@ -20,14 +20,9 @@ from frame_eval.reduce import Roles, distinct, filtered, result_frame
 from frame_eval.slices import By, Crossed, Slices, cluster_ways, slices, unwrapped
 from frame_eval.verbs.contrast import Contrasts, contrast, position_of
 from frame_eval.verbs.matching import Unmatched
+from frame_eval.verbs.measured import Measured, measure_ways
+from frame_eval.verbs.options import Missing, check_level, check_names
 from frame_eval.verbs.rules import Rule, text_of
-from frame_eval.verbs.summary import (
-    Measured,
-    Missing,
-    check_level,
-    check_names,
-    measure_ways,
-)
 
 NUMBERS = (
     "metric",

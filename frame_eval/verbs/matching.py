@@ -16,7 +16,7 @@ from frame_eval.metrics.means import mean
 from frame_eval.reduce import Reduced
 from frame_eval.slices import unwrapped
 from frame_eval.table import Ints, Table, keyed
-from frame_eval.verbs.summary import Missing
+from frame_eval.verbs.options import Missing
 
 Unmatched = Literal["raise", "drop"]
 

@@ -17,8 +17,8 @@ from frame_eval.inference.curves import Flagged, point_of
 from frame_eval.reduce import result_frame
 from frame_eval.slices import By, Crossed
 from frame_eval.verbs.curve import at_thresholds, groups_of, roles_of_rows
+from frame_eval.verbs.options import check_level
 from frame_eval.verbs.results import from_rows, with_keys
-from frame_eval.verbs.summary import check_level
 
 COUNTS = ("tp", "fp", "fn", "tn")
 SAME = "the same counts as where the threshold was chosen: on the same rows they are optimistic"

@@ -18,8 +18,9 @@ from frame_eval.reduce import Roles
 from frame_eval.slices import Slices
 from frame_eval.verbs.contrast import contrast, names_of
 from frame_eval.verbs.matching import Unmatched
+from frame_eval.verbs.measured import measure
+from frame_eval.verbs.options import Missing
 from frame_eval.verbs.results import with_keys
-from frame_eval.verbs.summary import Missing, measure
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from frame_eval.reduce import Roles
 from frame_eval.slices import By, slices
 from frame_eval.verbs.cases import Case, Setup, assumed, case_of, numbers, questions
 from frame_eval.verbs.matching import Unmatched
+from frame_eval.verbs.options import Missing, check_level, check_metrics, check_names
 from frame_eval.verbs.pilots import Found, Pilots, pilots_of_pairs, pilots_of_rows
 from frame_eval.verbs.results import joined
-from frame_eval.verbs.summary import Missing, check_level, check_metrics, check_names
 
 Numbers: TypeAlias = float | Sequence[float]
 Method: TypeAlias = Literal["auto", "exact"]

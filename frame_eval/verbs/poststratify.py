@@ -23,14 +23,9 @@ from frame_eval.slices import Crossed, Slices, cluster_ways, names, slices, unwr
 from frame_eval.table import Floats, Ints
 from frame_eval.verbs.contrast import Contrast, contrast
 from frame_eval.verbs.matching import Unmatched
+from frame_eval.verbs.measured import measure, measure_ways
+from frame_eval.verbs.options import Missing, check_level, check_metrics
 from frame_eval.verbs.results import joined, with_keys
-from frame_eval.verbs.summary import (
-    Missing,
-    check_level,
-    check_metrics,
-    measure,
-    measure_ways,
-)
 
 COLUMNS = (
     "class",

@@ -24,7 +24,7 @@ from frame_eval.verbs.curve import (
     note_of,
     roles_of_rows,
 )
-from frame_eval.verbs.summary import check_level, check_names
+from frame_eval.verbs.options import check_level, check_names
 
 COLUMNS = ("handed_on", "accuracy_kept", "cost")
 

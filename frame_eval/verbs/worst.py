@@ -29,17 +29,9 @@ from frame_eval.metrics.core import Metric
 from frame_eval.reduce import Roles
 from frame_eval.slices import By, Crossed, cluster_ways, slices
 from frame_eval.table import Floats, Ints, Table
+from frame_eval.verbs.measured import Measured, measure_ways, notes_of
+from frame_eval.verbs.options import Missing, check_draws, check_level, check_metrics, check_names
 from frame_eval.verbs.results import at_level, joined, with_keys
-from frame_eval.verbs.summary import (
-    Measured,
-    Missing,
-    check_draws,
-    check_level,
-    check_metrics,
-    check_names,
-    measure_ways,
-    notes_of,
-)
 
 COLUMNS = (
     "metric",
