@@ -304,7 +304,9 @@ CLUSTERED: list[dict[str, Any]] = [
 def test_clusters_of_metrics_over_cells(engine, options, monkeypatch) -> None:
     looked: list[object] = []
     in_passes = cellwise.in_passes
-    monkeypatch.setattr(cellwise, "in_passes", lambda *a: looked.append(a) or in_passes(*a))
+    monkeypatch.setattr(
+        cellwise, "in_passes", lambda *a, **k: looked.append(a) or in_passes(*a, **k)
+    )
     metrics = [*RANKS, *CLASSES, fe.mean("score")]
     if "interval" not in options:
         metrics += [fe.median("score"), fe.ks("label", "score")]
