@@ -89,7 +89,7 @@ def reduce(
     prepared = prepare(rows, metrics, slices, roles)
     whole = by_example or tabled or bool(roles.strata)
     # Grouped by example, the sums show repeats by themselves.
-    checked = roles.example and (roles.trial or not by_example)
+    checked = roles.trial or not by_example
     with averaged(prepared, metrics) if checked else nullcontext(prepared) as even:
         queries, grouped = _in_layouts(prepared, even, metrics, missing, alike, whole)
         asked = partial(passes_needed, by_example=by_example, alike=alike, apart=apart or once)
@@ -125,9 +125,8 @@ def unit_by_unit(
 
     The codes of slices and systems are those that :func:`reduce` gives.
     """
-    rows = scan(native, _needed(native, metrics, slices, roles))
-    prepared = prepare(rows, metrics, slices, roles)
-    with averaged(prepared, metrics) if roles.example else nullcontext(prepared) as even:
+    prepared = _prepared(native, metrics, slices, roles)
+    with averaged(prepared, metrics) as even:
         _, grouped = _in_layouts(prepared, even, metrics, missing, alike=False, whole=True)
         asked = partial(passes_needed, by_example=False, alike=False, apart=True, least=2)
         passes = max(asked(*one) for one in grouped)
@@ -150,15 +149,13 @@ def at_second_look(
     None where these can not be made plain, or by Polars alone. For every table: the position of its
     metric, what that was made of by cell, if it was, and its totals over cells.
     """
-    prepared = prepare(
-        scan(native, _needed(native, metrics, slices, roles)), metrics, slices, roles
-    )
+    prepared = _prepared(native, metrics, slices, roles)
     over_cells = [metric for metric in metrics if metric.cells]
     if not over_cells or any(needs_cells(metric, missing) for metric in over_cells):
         return None
     if not (prepared.is_polars and prepared.units):
         return None
-    with averaged(prepared, metrics) if roles.example else nullcontext(prepared) as even:
+    with averaged(prepared, metrics) as even:
         return in_units(prepared, even, metrics, plain, missing, once)
 
 
@@ -207,9 +204,14 @@ def side_by_side(
     """
     if is_resident(native):
         return None
-    needed = _needed(native, metrics, slices, roles)
-    prepared = prepare(scan(native, needed), metrics, slices, roles)
+    prepared = _prepared(native, metrics, slices, roles)
     return beside.side_by_side(prepared, metrics, pairs_of, plain, missing, unmatched, drawn)
+
+
+def _prepared(native: Any, metrics: Sequence[Metric], slices: Slices, roles: Roles) -> Prepared:
+    """What a question needs of a frame of any kind."""
+    rows = scan(native, _needed(native, metrics, slices, roles))
+    return prepare(rows, metrics, slices, roles)
 
 
 def _needed(

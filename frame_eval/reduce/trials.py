@@ -27,7 +27,7 @@ def averaged(prepared: Prepared, metrics: Sequence[Metric]) -> Iterator[Prepared
     each example: where they are too many it is given parts of them, and the weights that come of
     it are put into temporary files.
     """
-    if all(metric.unit is not None for metric in metrics):
+    if not prepared.examples or all(metric.unit is not None for metric in metrics):
         yield prepared
         return
     examples = list(prepared.examples.values())
